@@ -1,0 +1,100 @@
+//! The engine: what generates, scores and learns, behind one trait.
+//!
+//! Reads requests made of plain ids and floats; writes replies of the same. Runs on its own thread
+//! (`link.rs`); the implementation in libtorch lives in `torch`, the one with fixed replies in
+//! `scripted.rs`.
+
+mod request;
+
+pub use request::*;
+
+use std::path::{Path, PathBuf};
+
+use crate::trajectory::TrajectoryId;
+
+/// Why the engine could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A checkpoint or tokenizer file could not be used.
+    #[error("cannot use {path:?}: {problem}; {remedy}")]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the value and the rule.
+        problem: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A request broke the engine's contract.
+    #[error("the engine refused a request: {0}")]
+    BadRequest(String),
+    /// Loss or gradients were not finite.
+    #[error("{0}")]
+    NotFinite(String),
+    /// The backend failed.
+    #[error("the engine failed: {0}")]
+    Backend(String),
+    /// Reading or writing failed.
+    #[error("cannot write {path:?}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The engine thread is gone.
+    #[error("the engine thread has ended")]
+    Gone,
+}
+
+/// Generates, scores and learns with one set of weights. Lives on one thread.
+pub trait Engine {
+    /// Writes one turn for each request; replies in the order of the requests. The result of a
+    /// request does not depend on which others stand beside it.
+    ///
+    /// # Errors
+    /// [`EngineError::BadRequest`] for ids out of range or a context that is too long.
+    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError>;
+
+    /// Forgets what is cached for these trajectories.
+    fn release(&mut self, trajectories: &[TrajectoryId]);
+
+    /// Log-probs of trunks and branches under the current weights.
+    ///
+    /// # Errors
+    /// As [`Engine::generate`].
+    fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError>;
+
+    /// One RL update: every mini-batch in turn. Rows are already in their final order.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFinite`] if a loss or gradient is not finite; the weights are then as
+    /// before that mini-batch.
+    fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError>;
+
+    /// One supervised step of the cold start.
+    ///
+    /// # Errors
+    /// As [`Engine::learn`].
+    fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError>;
+
+    /// Keeps a frozen copy of the current weights as the reference policy for KL.
+    fn freeze_reference(&mut self);
+
+    /// Begins the RL stage: drops training-only aids and optimizer state of the cold start.
+    fn begin_rl(&mut self);
+
+    /// Writes the policy as a Hugging Face folder (config.json, model.safetensors, tokenizer files)
+    /// and, if asked, the optimizer and reference beside it, so that training goes on bit for bit.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`].
+    fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError>;
+
+    /// Reads back what [`Engine::save`] wrote.
+    ///
+    /// # Errors
+    /// [`EngineError::BadFile`].
+    fn load(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError>;
+}

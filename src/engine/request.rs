@@ -1,0 +1,236 @@
+//! What travels between the simulation and the engine.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trajectory::{TokenId, TrajectoryId};
+
+/// How tokens are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// 0 is greedy. Log-probs are those of the distribution at this temperature (at 1 if greedy).
+    pub temperature: f32,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+/// Asks for one turn.
+#[derive(Clone, Debug)]
+pub struct GenerateRequest {
+    /// Whose turn: key of the random stream and of the kept cache.
+    pub id: TrajectoryId,
+    /// Which turn, from 0.
+    pub turn: u32,
+    /// All ids the policy sees, forced ids included. The engine reuses the cache of the longest
+    /// prefix it has kept for this trajectory.
+    pub context: Vec<TokenId>,
+    /// Most ids to sample.
+    pub max_new_tokens: u32,
+    /// How to sample.
+    pub sampling: Sampling,
+    /// Generation ends after the id with which one of these is complete in the decoded text
+    /// (special tokens included). The id stays.
+    pub stop: Arc<[String]>,
+}
+
+/// Why generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// A stop string was completed, or the end-of-text id was sampled.
+    Stop,
+    /// `max_new_tokens` or the engine's context length was reached.
+    Length,
+}
+
+/// One finished turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// Whose turn.
+    pub id: TrajectoryId,
+    /// Which turn.
+    pub turn: u32,
+    /// The sampled ids.
+    pub ids: Vec<TokenId>,
+    /// Their log-probs.
+    pub logprobs: Vec<f32>,
+    /// Why it ended.
+    pub finish: Finish,
+}
+
+/// A continuation of a trunk, scored as if it stood alone after the trunk's first `at` ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// How many ids of the trunk it sees; its first id stands at position `at`.
+    pub at: u32,
+    /// Its ids.
+    pub ids: Vec<TokenId>,
+    /// First id whose log-prob is wanted (the rest up to the end follow).
+    pub scored_from: u32,
+}
+
+/// Asks for log-probs: of the trunk, and of branches that hang on it. One forward pass per request
+/// with a block mask, so that the cost is the trunk plus the branches.
+#[derive(Clone, Debug)]
+pub struct ScoreRequest {
+    /// Whose.
+    pub id: TrajectoryId,
+    /// Usually a whole transcript.
+    pub trunk: Vec<TokenId>,
+    /// Whether the trunk's own log-probs are wanted.
+    pub score_trunk: bool,
+    /// The branches.
+    pub branches: Vec<Branch>,
+    /// Temperature of the distribution.
+    pub temperature: f32,
+}
+
+/// Log-probs that were asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// Whose.
+    pub id: TrajectoryId,
+    /// Log-prob of each trunk id given those before it; the first is 0. Empty if not asked for.
+    pub trunk: Vec<f32>,
+    /// For each branch, the log-probs of `ids[scored_from..]`.
+    pub branches: Vec<Vec<f32>>,
+}
+
+/// One row to learn from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LearnRow {
+    /// Ids.
+    pub ids: Vec<TokenId>,
+    /// True where trained. Never at index 0.
+    pub mask: Vec<bool>,
+    /// Sampled log-probs.
+    pub old_logprobs: Vec<f32>,
+    /// Token weights.
+    pub advantages: Vec<f32>,
+}
+
+/// PPO-clip, aggregation and optimizer knobs of one update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LearnKnobs {
+    /// Ratio may fall to 1 - clip_low.
+    pub clip_low: f32,
+    /// Ratio may rise to 1 + clip_high.
+    pub clip_high: f32,
+    /// Dual clip c (> 1) for negative advantages; none if not finite.
+    pub clip_dual: f32,
+    /// Weight of the KL to the reference (k3); 0 switches it off.
+    pub kl_weight: f32,
+    /// Learning rate of this update.
+    pub lr: f32,
+    /// AdamW betas.
+    pub betas: (f32, f32),
+    /// AdamW epsilon.
+    pub eps: f32,
+    /// Decoupled weight decay.
+    pub weight_decay: f32,
+    /// Gradient norm is clipped to this; none if not finite.
+    pub grad_clip: f32,
+    /// Temperature the rows were sampled at.
+    pub temperature: f32,
+}
+
+/// One RL update.
+#[derive(Clone, Debug)]
+pub struct LearnBatch {
+    /// Rows of all mini-batches.
+    pub rows: Vec<LearnRow>,
+    /// Row numbers of each mini-batch, in order. Loss is the token mean over the mini-batch.
+    pub mini_batches: Vec<Vec<usize>>,
+    /// Knobs.
+    pub knobs: LearnKnobs,
+}
+
+/// What one mini-batch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MiniBatchReport {
+    /// Trained tokens.
+    pub tokens: u64,
+    /// Policy loss (token mean).
+    pub pg_loss: f64,
+    /// Share of tokens where the clipped term was chosen.
+    pub pg_clipfrac: f64,
+    /// Share of tokens where dual clip was chosen.
+    pub pg_clipfrac_lower: f64,
+    /// Mean of old - new log-prob.
+    pub ppo_kl: f64,
+    /// Mean entropy of the policy at trained tokens, nats.
+    pub entropy: f64,
+    /// Mean k3 KL to the reference (0 if off).
+    pub kl_loss: f64,
+    /// Gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Largest |ratio - 1| in this mini-batch.
+    pub ratio_gap: f64,
+}
+
+/// What an update did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LearnReport {
+    /// One entry a mini-batch.
+    pub mini_batches: Vec<MiniBatchReport>,
+    /// For every row, the log-probs under the weights that its mini-batch was computed with
+    /// (0 where not trained).
+    pub logprobs: Vec<Vec<f32>>,
+}
+
+/// One supervised example.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SupervisedRow {
+    /// Ids.
+    pub ids: Vec<TokenId>,
+    /// True where the id is a target. Never at index 0.
+    pub mask: Vec<bool>,
+    /// Position of each id (may have gaps).
+    pub positions: Vec<u32>,
+}
+
+/// Examples of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SupervisedPart {
+    /// What kind, for the metrics: `full`, `deployed`, `probe`, `drill`, `copy`.
+    pub name: String,
+    /// Weight of the mean cross-entropy of this part.
+    pub weight: f32,
+    /// The examples.
+    pub rows: Vec<SupervisedRow>,
+}
+
+/// One supervised step.
+#[derive(Clone, Debug)]
+pub struct SupervisedBatch {
+    /// The parts; losses are added with their weights.
+    pub parts: Vec<SupervisedPart>,
+    /// Learning rate of Muon (matrices).
+    pub matrix_lr: f32,
+    /// Learning rate of AdamW (everything else).
+    pub other_lr: f32,
+    /// AdamW's second beta.
+    pub beta2: f32,
+    /// Decoupled weight decay on matrices.
+    pub weight_decay: f32,
+    /// Gradient norm is clipped to this.
+    pub grad_clip: f32,
+    /// Weight of the training-only aid (name the previous tokens from block 0's output); 0 = off.
+    pub aid_weight: f32,
+    /// Address of this step in the random stream of the aid: (seed, step).
+    pub address: (u64, u32),
+}
+
+/// What a supervised step did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SupervisedReport {
+    /// (part, mean cross-entropy, share of targets that are the arg-max).
+    pub parts: Vec<(String, f64, f64)>,
+    /// Cross-entropy of the aid, 0 if off.
+    pub aid_loss: f64,
+    /// Gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Tokens in the batch.
+    pub tokens: u64,
+}

@@ -1,0 +1,5 @@
+//! Experiments: typed settings read from RON files.
+
+mod spec;
+
+pub use spec::*;

@@ -1,0 +1,68 @@
+//! Tasks: where questions come from and how answers are judged.
+//!
+//! A task draws questions (with the documents their tools can find), judges answers and notes, and
+//! makes the examples of the cold start. It reads assets and settings; it knows nothing of engines.
+
+use crate::engine::SupervisedPart;
+use crate::experiment::MixSettings;
+use crate::trajectory::{QuestionData, TokenId};
+
+/// Which entities a question may ask about. Evaluation entities are never trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Split {
+    /// Entities for the cold start and RL.
+    Train,
+    /// Entities for choosing settings.
+    Validation,
+    /// Entities for the numbers that are reported.
+    Test,
+}
+
+/// What an answer was worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Judgement {
+    /// 1 if every objective is answered exactly, else 0.
+    pub em: f32,
+    /// Partial credit, 0 to 1.
+    pub f1: f32,
+}
+
+/// How much of what was seen stands in the notes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotesCount {
+    /// Facts asked for and seen before this turn.
+    pub seen: u32,
+    /// Those of them that stand in the notes, with the right value.
+    pub kept: u32,
+}
+
+/// A source of questions.
+pub trait Task: Send + Sync {
+    /// The tokenizer of the task's text.
+    fn tokenizer(&self) -> &crate::tokenizer::TextTokenizer;
+
+    /// Draws question number `index` of (`seed`, `a`): the same address gives the same question.
+    /// `redraw` draws the facts anew, so that nothing can be memorised.
+    fn question(
+        &self,
+        seed: u64,
+        a: u32,
+        index: u32,
+        objectives: u32,
+        split: Split,
+        redraw: bool,
+    ) -> QuestionData;
+
+    /// Judges the text between the answer tags.
+    fn judge(&self, question: &QuestionData, answer: &str) -> Judgement;
+
+    /// Counts the facts in `notes` (text between the memory tags), given the queries whose results
+    /// have been seen before the notes were written.
+    fn count_notes(&self, question: &QuestionData, notes: &str, searched: &[String]) -> NotesCount;
+
+    /// Examples of one cold start step: the same address gives the same examples.
+    fn cold_start_examples(&self, seed: u64, step: u32, mix: &MixSettings) -> Vec<SupervisedPart>;
+
+    /// Renders a tool result as the policy sees it: text and ids, tool tags included.
+    fn render_tool(&self, text: &str) -> (String, Vec<TokenId>);
+}

@@ -1,0 +1,286 @@
+//! Components of a trajectory entity, and of the group entity it belongs to.
+
+use std::sync::Arc;
+
+use bevy_ecs::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Span, TokenId};
+
+/// Why a trajectory exists.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// It is rolled out to be trained on.
+    #[default]
+    Train,
+    /// It is rolled out to be measured.
+    Evaluate,
+}
+
+/// Names a trajectory for ever: sort key, and key of its random stream.
+#[derive(
+    Component,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+)]
+pub struct TrajectoryId {
+    /// RL step that rolled it out; evaluations carry the step after which they ran.
+    pub step: u32,
+    /// Training or evaluation.
+    pub purpose: Purpose,
+    /// Number of the question inside the step.
+    pub group: u32,
+    /// Number of the rollout inside the group.
+    pub member: u32,
+}
+
+impl TrajectoryId {
+    /// The step as used in random streams: training and evaluation never share numbers.
+    #[must_use]
+    pub fn stream_step(self) -> u32 {
+        self.step * 2 + u32::from(self.purpose == Purpose::Evaluate)
+    }
+}
+
+impl std::fmt::Display for TrajectoryId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lane = if self.purpose == Purpose::Evaluate {
+            "e"
+        } else {
+            ""
+        };
+        write!(f, "{}{}/{}/{}", lane, self.step, self.group, self.member)
+    }
+}
+
+/// Points from a trajectory to the entity of its group (the rollouts of one question).
+#[derive(Component, Clone, Copy, Debug)]
+#[relationship(relationship_target = Members)]
+pub struct MemberOf(pub Entity);
+
+/// The rollouts of one question; kept by bevy from [`MemberOf`].
+#[derive(Component, Debug, Default)]
+#[relationship_target(relationship = MemberOf)]
+pub struct Members(Vec<Entity>);
+
+/// Marks the entity of a group.
+#[derive(Component, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    /// RL step of the group.
+    pub step: u32,
+    /// Training or evaluation.
+    pub purpose: Purpose,
+    /// Number of the question inside the step.
+    pub group: u32,
+}
+
+/// One thing that a question asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objective {
+    /// What is asked, as it stands in the question: `capital of Peru`.
+    pub key: String,
+    /// The right answers, the preferred alias first.
+    pub gold: Vec<String>,
+}
+
+/// A question with everything its tools and its judge need. Shared by the rollouts of a group.
+#[derive(Component, Clone, Debug)]
+pub struct Question(pub Arc<QuestionData>);
+
+/// The content of a [`Question`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuestionData {
+    /// What is asked, in order.
+    pub objectives: Vec<Objective>,
+    /// The prompt as text.
+    pub text: String,
+    /// The prompt as ids: every context begins with them.
+    pub prompt_ids: Vec<TokenId>,
+    /// The gold answer as it would be written between the answer tags; its ids are what
+    /// P(gold | context) is taken over.
+    pub gold_text: String,
+    /// Ids of `gold_text`.
+    pub gold_ids: Vec<TokenId>,
+    /// What stands between the closing memory tag and the first gold token when the gold answer is
+    /// scored, e.g. `<think> done</think><answer>`.
+    pub answer_prefix_ids: Vec<TokenId>,
+    /// The documents that the embedded search tool can find: (exact query, result text).
+    pub documents: Vec<(String, String)>,
+}
+
+/// What the policy asked for at the end of a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// `<search>query</search>`
+    Search(String),
+    /// `<access>page</access>`
+    Access(String),
+    /// `<answer>text</answer>`
+    Answer(String),
+}
+
+/// Where a trajectory stands. The names are the field's (verl's tool agent loop).
+#[derive(Component, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnState {
+    /// The next turn has not been asked for yet.
+    Pending,
+    /// The engine is writing the turn.
+    Generating,
+    /// A tool is at work.
+    ProcessingTools,
+    /// It is over.
+    Terminated(StopReason),
+}
+
+/// How a trajectory ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It gave an answer.
+    Answered,
+    /// It used all its turns without an answer.
+    TurnLimit,
+    /// A turn reached its token limit, or the trajectory its own.
+    TokenLimit,
+    /// The next tool result or turn would not fit into the context.
+    ContextFull,
+    /// A turn broke the protocol; the rule stands in the turn.
+    Malformed,
+    /// A tool failed for good.
+    ToolFailed,
+    /// A tool or the engine did not answer in time.
+    TimedOut,
+    /// The run was stopped.
+    Aborted,
+}
+
+/// Marker on trajectories that are over, so that hot queries skip them.
+#[derive(Component, Clone, Copy, Debug)]
+pub struct Terminated;
+
+/// A rule of the protocol that a turn broke. See `docs/protocol.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FormatRule {
+    /// A turn begins with `<mem>`.
+    MemoryFirst,
+    /// `<mem>` is closed.
+    MemoryClosed,
+    /// `<think>` follows `</mem>`.
+    ThinkSecond,
+    /// `<think>` is closed.
+    ThinkClosed,
+    /// Exactly one of search, access and answer follows `</think>`.
+    OneAction,
+    /// The action is closed, and nothing follows it.
+    ActionClosed,
+    /// Only white space stands between the blocks.
+    NothingBetween,
+    /// No protocol tag stands inside a block.
+    NoNestedTags,
+}
+
+/// What a tool answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The text as shown to the policy, tool tags included.
+    pub text: String,
+    /// Ids of `text`; never trained on.
+    pub ids: Vec<TokenId>,
+}
+
+/// One turn: what it saw, what it wrote, what came back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Number of leading `ids` that the context forced (a `<mem>` in the deployed context): not
+    /// sampled, not trained on.
+    pub forced: u32,
+    /// Forced ids, then sampled ids. Exactly what the engine sampled; never re-tokenised.
+    pub ids: Vec<TokenId>,
+    /// Log-prob of each id when it was sampled, 0 for forced ones. Length of `ids`.
+    pub logprobs: Vec<f32>,
+    /// The tags found, as ranges into `ids`.
+    pub spans: Vec<Span>,
+    /// What it asked for; none if malformed.
+    pub action: Option<Action>,
+    /// The first rule it broke.
+    pub broken: Option<FormatRule>,
+    /// The result of its tool call.
+    pub tool: Option<ToolResult>,
+    /// Tokens the policy saw before this turn's ids (context length).
+    pub context_tokens: u32,
+}
+
+/// All turns so far.
+#[derive(Component, Clone, Debug, Default)]
+pub struct Turns(pub Vec<Turn>);
+
+/// What the trajectory may still spend.
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Turns it may still begin.
+    pub turns: u32,
+    /// Tokens it may still sample.
+    pub tokens: u32,
+}
+
+/// What the trajectory was worth.
+#[derive(Component, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// R_T: 1 if the answer matches and the format is valid, else 0, plus the format reward.
+    pub reward: f32,
+    /// Exact match over all objectives (0 or 1).
+    pub em: f32,
+    /// Mean over objectives of the F1 of each answer, or the task's own F1 (0 to 1).
+    pub f1: f32,
+    /// Every turn kept every format rule, and it answered.
+    pub valid: bool,
+    /// Share of facts seen so far that stood in the notes, averaged over turns from the second.
+    pub notes_recall: f32,
+    /// Mean length of the notes in tokens, over turns from the second.
+    pub notes_tokens: f32,
+    /// Longest context with its turn, tokens.
+    pub peak_tokens: u32,
+    /// All tokens processed: every context with its turn, counted once per turn.
+    pub total_tokens: u32,
+}
+
+/// P(gold | notes) and P(gold | full) of one round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryReward {
+    /// The turn that wrote the notes, from 0; the first round has none.
+    pub turn: u32,
+    /// P(gold | question, notes).
+    pub p_memory: f32,
+    /// P(gold | everything up to and including this round's notes).
+    pub p_full: f32,
+    /// r_t, what credit is assigned from.
+    pub reward: f32,
+}
+
+/// The memory rewards of a trajectory, in turn order.
+#[derive(Component, Clone, Debug, Default)]
+pub struct MemoryRewards(pub Vec<MemoryReward>);
+
+/// Advantages by source; per-token weights are laid out from these.
+#[derive(Component, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Advantages {
+    /// A_T: the same for every sampled token.
+    pub outcome: f32,
+    /// A_M,t for the tokens of the notes written in turn t: (turn, advantage).
+    pub memory: Vec<(u32, f32)>,
+}

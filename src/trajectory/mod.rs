@@ -1,0 +1,12 @@
+//! The shared vocabulary: what a trajectory is made of, and the messages that say what happened to it.
+//!
+//! Holds components, messages and token arithmetic; no systems. Every other folder reads these
+//! types, and none of them knows about engines, tools or files.
+
+mod components;
+mod messages;
+mod tokens;
+
+pub use components::*;
+pub use messages::*;
+pub use tokens::*;
