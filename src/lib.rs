@@ -7,6 +7,7 @@
 pub mod engine;
 pub mod experiment;
 pub mod random;
+pub mod record;
 pub mod task;
 pub mod tokenizer;
 pub mod trajectory;
