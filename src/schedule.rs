@@ -3,6 +3,7 @@
 //! plugins are registered changes nothing.
 
 use bevy_app::prelude::*;
+use bevy_ecs::error::BevyError;
 use bevy_ecs::prelude::*;
 use bevy_ecs::schedule::{LogLevel, ScheduleBuildSettings, SingleThreadedExecutor};
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,11 @@ impl Phase {
     /// A phase that has not begun.
     #[must_use]
     pub fn new(activity: Activity) -> Self {
-        Self { activity, begun: false, done: false }
+        Self {
+            activity,
+            begun: false,
+            done: false,
+        }
     }
 
     /// True once: the phase is `activity` and has not begun; it has from now on.
@@ -109,10 +114,10 @@ pub struct Cursor {
 
 /// Why the run cannot go on. Set by any system, read by the runner after every tick.
 #[derive(Resource, Debug, Default)]
-pub struct RunFailure(pub Option<anyhow::Error>);
+pub struct RunFailure(pub Option<BevyError>);
 
 /// Ends a fallible system: `system.pipe(stop_on_error)`. The first failure counts.
-pub fn stop_on_error(result: In<anyhow::Result<()>>, mut failure: ResMut<RunFailure>) {
+pub fn stop_on_error(result: In<Result>, mut failure: ResMut<RunFailure>) {
     if let Err(error) = result.0
         && failure.0.is_none()
     {
@@ -123,12 +128,16 @@ pub fn stop_on_error(result: In<anyhow::Result<()>>, mut failure: ResMut<RunFail
 /// Chains the sets, puts the schedule on one thread, and makes ambiguity an error.
 pub fn plugin(app: &mut App) {
     use PalimpsestSystems::{
-        Advance, Control, Credit, Evaluate, Generate, Learn, Publish, Receive, Record, Reward, Spawn, Tools,
+        Advance, Control, Credit, Evaluate, Generate, Learn, Publish, Receive, Record, Reward,
+        Spawn, Tools,
     };
     app.init_resource::<RunFailure>()
         .configure_sets(
             Update,
-            (Control, Spawn, Receive, Advance, Tools, Generate, Reward, Credit, Learn, Evaluate, Record, Publish)
+            (
+                Control, Spawn, Receive, Advance, Tools, Generate, Reward, Credit, Learn, Evaluate,
+                Record, Publish,
+            )
                 .chain(),
         )
         .edit_schedule(Update, |schedule| {

@@ -16,7 +16,9 @@ pub enum CreditError {
         value: f64,
     },
     /// A memory reward that is NaN or infinite.
-    #[error("member {member}, turn {turn}: the memory reward is {value}, but rewards must be finite")]
+    #[error(
+        "member {member}, turn {turn}: the memory reward is {value}, but rewards must be finite"
+    )]
     MemoryNotFinite {
         /// Number of the rollout inside its group.
         member: usize,

@@ -15,7 +15,11 @@ pub fn mean_std(values: &[f64]) -> (f64, f64) {
     }
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let variance = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / (count - 1.0);
     (mean, variance.sqrt())
 }
 
@@ -30,7 +34,11 @@ pub fn grpo(scores: &[f64], std: bool) -> Result<Vec<f64>, CreditError> {
     if scores.is_empty() {
         return Err(CreditError::EmptyGroup);
     }
-    if let Some((member, &value)) = scores.iter().enumerate().find(|(_, score)| !score.is_finite()) {
+    if let Some((member, &value)) = scores
+        .iter()
+        .enumerate()
+        .find(|(_, score)| !score.is_finite())
+    {
         return Err(CreditError::OutcomeNotFinite { member, value });
     }
     let (mean, deviation) = mean_std(scores);
@@ -47,12 +55,23 @@ pub fn grpo_passk(scores: &[f64], std: bool) -> Result<Vec<f64>, CreditError> {
     if scores.len() < 2 {
         return Err(CreditError::EmptyGroup);
     }
-    if let Some((member, &value)) = scores.iter().enumerate().find(|(_, score)| !score.is_finite()) {
+    if let Some((member, &value)) = scores
+        .iter()
+        .enumerate()
+        .find(|(_, score)| !score.is_finite())
+    {
         return Err(CreditError::OutcomeNotFinite { member, value });
     }
-    let best = (0..scores.len()).fold(0, |best, at| if scores[at] > scores[best] { at } else { best });
-    let second =
-        scores.iter().enumerate().filter(|(at, _)| *at != best).map(|(_, score)| *score).fold(f64::MIN, f64::max);
+    let best = (0..scores.len()).fold(
+        0,
+        |best, at| if scores[at] > scores[best] { at } else { best },
+    );
+    let second = scores
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| *at != best)
+        .map(|(_, score)| *score)
+        .fold(f64::MIN, f64::max);
     let (_, deviation) = mean_std(scores);
     let scale = if std { deviation + EPSILON } else { 1.0 };
     let mut advantages = vec![0.0; scores.len()];
@@ -80,7 +99,10 @@ mod tests {
     fn a_score_that_is_not_finite_is_named() {
         assert_eq!(
             grpo(&[0.0, f64::INFINITY], true),
-            Err(CreditError::OutcomeNotFinite { member: 1, value: f64::INFINITY })
+            Err(CreditError::OutcomeNotFinite {
+                member: 1,
+                value: f64::INFINITY
+            })
         );
         assert_eq!(grpo(&[], true), Err(CreditError::EmptyGroup));
     }

@@ -20,9 +20,18 @@ pub fn probability(logprobs: &[f32], threshold: Threshold) -> Result<f64, Credit
         Threshold::Off => f64::NEG_INFINITY,
         Threshold::Own(p) => f64::from(p).ln(),
     };
-    let counted = logprobs.iter().map(|&logprob| f64::from(logprob)).filter(|&logprob| logprob > floor || floor == f64::NEG_INFINITY);
-    let (sum, count) = counted.fold((0.0, 0u32), |(sum, count), logprob| (sum + logprob, count + 1));
-    Ok(if count == 0 { 0.0 } else { (sum / f64::from(count)).exp() })
+    let counted = logprobs
+        .iter()
+        .map(|&logprob| f64::from(logprob))
+        .filter(|&logprob| logprob > floor || floor == f64::NEG_INFINITY);
+    let (sum, count) = counted.fold((0.0, 0u32), |(sum, count), logprob| {
+        (sum + logprob, count + 1)
+    });
+    Ok(if count == 0 {
+        0.0
+    } else {
+        (sum / f64::from(count)).exp()
+    })
 }
 
 /// The memory reward of one round of one rollout.
@@ -42,14 +51,27 @@ pub struct RoundReward {
 ///
 /// # Errors
 /// A reward that is not finite.
-pub fn advantages(rewards: &[Vec<RoundReward>], baseline: Baseline, std: bool) -> Result<Vec<Vec<f64>>, CreditError> {
+pub fn advantages(
+    rewards: &[Vec<RoundReward>],
+    baseline: Baseline,
+    std: bool,
+) -> Result<Vec<Vec<f64>>, CreditError> {
     for (member, rounds) in rewards.iter().enumerate() {
         if let Some(round) = rounds.iter().find(|round| !round.reward.is_finite()) {
-            return Err(CreditError::MemoryNotFinite { member, turn: round.turn, value: round.reward });
+            return Err(CreditError::MemoryNotFinite {
+                member,
+                turn: round.turn,
+                value: round.reward,
+            });
         }
     }
     let statistics = |keep: &dyn Fn(&RoundReward) -> bool| {
-        let pool: Vec<f64> = rewards.iter().flatten().filter(|round| keep(round)).map(|round| round.reward).collect();
+        let pool: Vec<f64> = rewards
+            .iter()
+            .flatten()
+            .filter(|round| keep(round))
+            .map(|round| round.reward)
+            .collect();
         mean_std(&pool)
     };
     let normal = |reward: f64, (mean, deviation): (f64, f64)| {
@@ -58,14 +80,24 @@ pub fn advantages(rewards: &[Vec<RoundReward>], baseline: Baseline, std: bool) -
     Ok(match baseline {
         Baseline::Pooled => {
             let pooled = statistics(&|_| true);
-            rewards.iter().map(|rounds| rounds.iter().map(|round| normal(round.reward, pooled)).collect()).collect()
+            rewards
+                .iter()
+                .map(|rounds| {
+                    rounds
+                        .iter()
+                        .map(|round| normal(round.reward, pooled))
+                        .collect()
+                })
+                .collect()
         }
         Baseline::PerRound => rewards
             .iter()
             .map(|rounds| {
                 rounds
                     .iter()
-                    .map(|round| normal(round.reward, statistics(&|other| other.turn == round.turn)))
+                    .map(|round| {
+                        normal(round.reward, statistics(&|other| other.turn == round.turn))
+                    })
                     .collect()
             })
             .collect(),
@@ -77,7 +109,14 @@ mod tests {
     use super::*;
 
     fn rounds(rewards: &[f64]) -> Vec<RoundReward> {
-        rewards.iter().enumerate().map(|(at, &reward)| RoundReward { turn: at as u32 + 1, reward }).collect()
+        rewards
+            .iter()
+            .enumerate()
+            .map(|(at, &reward)| RoundReward {
+                turn: at as u32 + 1,
+                reward,
+            })
+            .collect()
     }
 
     #[test]
@@ -85,8 +124,14 @@ mod tests {
         let logprobs = [0.9f32.ln(), 0.1f32.ln()];
         assert!((probability(&logprobs, Threshold::Off).unwrap() - 0.3).abs() < 1e-6);
         assert!((probability(&logprobs, Threshold::Own(0.5)).unwrap() - 0.9).abs() < 1e-6);
-        assert_eq!(probability(&[0.1f32.ln()], Threshold::Own(0.5)).unwrap(), 0.0);
-        assert_eq!(probability(&[], Threshold::Off), Err(CreditError::EmptyAnswer));
+        assert_eq!(
+            probability(&[0.1f32.ln()], Threshold::Own(0.5)).unwrap(),
+            0.0
+        );
+        assert_eq!(
+            probability(&[], Threshold::Off),
+            Err(CreditError::EmptyAnswer)
+        );
     }
 
     #[test]
@@ -110,6 +155,16 @@ mod tests {
     fn a_bad_reward_names_member_and_turn() {
         let group = [rounds(&[0.0]), rounds(&[0.0, f64::NAN])];
         let error = advantages(&group, Baseline::Pooled, true).unwrap_err();
-        assert!(matches!(error, CreditError::MemoryNotFinite { member: 1, turn: 2, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                CreditError::MemoryNotFinite {
+                    member: 1,
+                    turn: 2,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 }

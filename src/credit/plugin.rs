@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context as _;
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
 
@@ -25,21 +24,35 @@ pub struct Rewards {
 ///
 /// # Errors
 /// Rewards that are not finite, or an empty group.
-pub fn group_advantages(rollouts: &[Rewards], settings: &CreditSettings) -> Result<Vec<Advantages>, CreditError> {
+pub fn group_advantages(
+    rollouts: &[Rewards],
+    settings: &CreditSettings,
+) -> Result<Vec<Advantages>, CreditError> {
     let outcomes: Vec<f64> = rollouts.iter().map(|rollout| rollout.outcome).collect();
     let outcome = group::grpo(&outcomes, settings.outcome_std)?;
     if !settings.memory {
-        return Ok(outcome.iter().map(|&value| Advantages { outcome: value as f32, memory: Vec::new() }).collect());
+        return Ok(outcome
+            .iter()
+            .map(|&value| Advantages {
+                outcome: value as f32,
+                memory: Vec::new(),
+            })
+            .collect());
     }
     let rounds: Vec<Vec<memory::RoundReward>> = rollouts
         .iter()
         .map(|rollout| {
-            let round = |of: &MemoryReward| memory::RoundReward { turn: of.turn, reward: f64::from(of.reward) };
+            let round = |of: &MemoryReward| memory::RoundReward {
+                turn: of.turn,
+                reward: f64::from(of.reward),
+            };
             rollout.memory.iter().map(round).collect()
         })
         .collect();
     let memory = memory::advantages(&rounds, settings.baseline, settings.memory_std)?;
-    let weigh = |(round, value): (&memory::RoundReward, &f64)| (round.turn, (value * f64::from(settings.weight)) as f32);
+    let weigh = |(round, value): (&memory::RoundReward, &f64)| {
+        (round.turn, (value * f64::from(settings.weight)) as f32)
+    };
     Ok(outcome
         .iter()
         .zip(rounds.iter().zip(&memory))
@@ -57,19 +70,30 @@ fn assign_credit(
     settings: Res<RunSettings>,
     roster: Res<Roster>,
     rewards: Query<(&Outcome, Option<&MemoryRewards>)>,
-) -> anyhow::Result<()> {
+) -> Result {
     if phase.activity != Activity::Learning || phase.begun {
         return Ok(());
     }
     let mut groups: BTreeMap<u32, Vec<(TrajectoryId, Entity, Rewards)>> = BTreeMap::new();
     for (&id, &entity) in &roster.entities {
-        let Ok((outcome, memory)) = rewards.get(entity) else { continue };
+        let Ok((outcome, memory)) = rewards.get(entity) else {
+            continue;
+        };
         let memory = memory.map(|memory| memory.0.clone()).unwrap_or_default();
-        let rewards = Rewards { outcome: f64::from(outcome.reward), memory };
-        groups.entry(id.group).or_default().push((id, entity, rewards));
+        let rewards = Rewards {
+            outcome: f64::from(outcome.reward),
+            memory,
+        };
+        groups
+            .entry(id.group)
+            .or_default()
+            .push((id, entity, rewards));
     }
     for (number, members) in groups {
-        let rollouts: Vec<Rewards> = members.iter().map(|(_, _, rewards)| rewards.clone()).collect();
+        let rollouts: Vec<Rewards> = members
+            .iter()
+            .map(|(_, _, rewards)| rewards.clone())
+            .collect();
         let advantages = group_advantages(&rollouts, &settings.0.credit).with_context(|| {
             let names: Vec<String> = members.iter().map(|(id, ..)| id.to_string()).collect();
             format!("group {number} ({})", names.join(", "))
@@ -83,5 +107,10 @@ fn assign_credit(
 
 /// Wires the system of credit.
 pub fn plugin(app: &mut App) {
-    app.add_systems(Update, assign_credit.pipe(stop_on_error).in_set(PalimpsestSystems::Credit));
+    app.add_systems(
+        Update,
+        assign_credit
+            .pipe(stop_on_error)
+            .in_set(PalimpsestSystems::Credit),
+    );
 }

@@ -21,12 +21,26 @@ pub struct TokenCredit {
 /// A span of notes that leaves the row or overlaps the one before it.
 pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, CreditError> {
     let length = row.ids.len();
-    let sampled = |value: f32, at: usize| if row.mask.get(at) == Some(&true) { value } else { 0.0 };
-    let outcome: Vec<f32> = (0..length).map(|at| sampled(advantages.outcome, at)).collect();
+    let sampled = |value: f32, at: usize| {
+        if row.mask.get(at) == Some(&true) {
+            value
+        } else {
+            0.0
+        }
+    };
+    let outcome: Vec<f32> = (0..length)
+        .map(|at| sampled(advantages.outcome, at))
+        .collect();
     let mut memory = vec![0.0f32; length];
     let mut free_from = 0;
     for &(turn, start, end) in &row.notes {
-        let bad = |problem| CreditError::BadSpan { turn, start, end, length, problem };
+        let bad = |problem| CreditError::BadSpan {
+            turn,
+            start,
+            end,
+            length,
+            problem,
+        };
         if start > end || end as usize > length {
             return Err(bad("leaves the row"));
         }
@@ -34,13 +48,23 @@ pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, C
             return Err(bad("overlaps the notes before it"));
         }
         free_from = end;
-        let Some(&(_, value)) = advantages.memory.iter().find(|(of, _)| *of == turn) else { continue };
+        let Some(&(_, value)) = advantages.memory.iter().find(|(of, _)| *of == turn) else {
+            continue;
+        };
         for at in start as usize..end as usize {
             memory[at] = sampled(value, at);
         }
     }
-    let weight = outcome.iter().zip(&memory).map(|(outcome, memory)| outcome + memory).collect();
-    Ok(TokenCredit { outcome, memory, weight })
+    let weight = outcome
+        .iter()
+        .zip(&memory)
+        .map(|(outcome, memory)| outcome + memory)
+        .collect();
+    Ok(TokenCredit {
+        outcome,
+        memory,
+        weight,
+    })
 }
 
 #[cfg(test)]
@@ -59,7 +83,14 @@ mod tests {
 
     #[test]
     fn memory_falls_on_notes_alone_and_nothing_on_masked_tokens() {
-        let credit = token_credit(&row(), &Advantages { outcome: 1.0, memory: vec![(1, -0.5)] }).unwrap();
+        let credit = token_credit(
+            &row(),
+            &Advantages {
+                outcome: 1.0,
+                memory: vec![(1, -0.5)],
+            },
+        )
+        .unwrap();
         assert_eq!(credit.outcome, [0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
         assert_eq!(credit.memory, [0.0, 0.0, 0.0, 0.0, 0.0, -0.5, -0.5, 0.0]);
         assert_eq!(credit.weight, [0.0, 1.0, 1.0, 1.0, 0.0, 0.5, 0.5, 1.0]);
@@ -75,6 +106,9 @@ mod tests {
         ));
         let mut outside = row();
         outside.notes = vec![(0, 6, 9)];
-        assert!(matches!(token_credit(&outside, &Advantages::default()), Err(CreditError::BadSpan { turn: 0, .. })));
+        assert!(matches!(
+            token_credit(&outside, &Advantages::default()),
+            Err(CreditError::BadSpan { turn: 0, .. })
+        ));
     }
 }

@@ -12,8 +12,8 @@ use bevy_ecs::prelude::*;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::{
-    Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored, SupervisedBatch,
-    SupervisedReport,
+    Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
+    SupervisedBatch, SupervisedReport,
 };
 use crate::schedule::{PalimpsestSystems, stop_on_error};
 use crate::tools::ToolLink;
@@ -78,7 +78,9 @@ impl EngineLink {
     ///
     /// # Errors
     /// What `make` returned, or [`EngineError::Backend`] if no thread could be started.
-    pub fn start<E: Engine>(make: impl FnOnce() -> Result<E, EngineError> + Send + 'static) -> Result<Self, EngineError> {
+    pub fn start<E: Engine>(
+        make: impl FnOnce() -> Result<E, EngineError> + Send + 'static,
+    ) -> Result<Self, EngineError> {
         let (requests, inbox) = unbounded();
         let (outbox, replies) = unbounded();
         let (ready, is_ready) = unbounded();
@@ -95,9 +97,16 @@ impl EngineLink {
                 ready.send(Ok(())).ok();
                 serve(&mut engine, &inbox, &outbox);
             })
-            .map_err(|error| EngineError::Backend(format!("no thread could be started: {error}")))?;
+            .map_err(|error| {
+                EngineError::Backend(format!("no thread could be started: {error}"))
+            })?;
         is_ready.recv().map_err(|_| EngineError::Gone)??;
-        Ok(Self { requests: Some(requests), replies, outstanding: 0, thread: Some(thread) })
+        Ok(Self {
+            requests: Some(requests),
+            replies,
+            outstanding: 0,
+            thread: Some(thread),
+        })
     }
 
     /// Hands a request over; never waits.
@@ -140,10 +149,14 @@ fn serve(
                 engine.release(&trajectories);
                 continue;
             }
-            EngineRequest::Generate(requests) => engine.generate(&requests).map(EngineReply::Generated),
+            EngineRequest::Generate(requests) => {
+                engine.generate(&requests).map(EngineReply::Generated)
+            }
             EngineRequest::Score(requests) => engine.score(&requests).map(EngineReply::Scored),
             EngineRequest::Learn(batch) => engine.learn(&batch).map(EngineReply::Learned),
-            EngineRequest::Supervise(batch) => engine.supervise(&batch).map(EngineReply::Supervised),
+            EngineRequest::Supervise(batch) => {
+                engine.supervise(&batch).map(EngineReply::Supervised)
+            }
             EngineRequest::BeginRl { reference } => {
                 engine.begin_rl();
                 if reference {
@@ -151,11 +164,17 @@ fn serve(
                 }
                 Ok(EngineReply::BegunRl)
             }
-            EngineRequest::Save { folder, with_optimizer } => {
-                engine.save(&folder, with_optimizer).map(|()| EngineReply::Saved(folder))
-            }
+            EngineRequest::Save {
+                folder,
+                with_optimizer,
+            } => engine
+                .save(&folder, with_optimizer)
+                .map(|()| EngineReply::Saved(folder)),
         };
-        if outbox.send((reply, started.elapsed().as_secs_f64())).is_err() {
+        if outbox
+            .send((reply, started.elapsed().as_secs_f64()))
+            .is_err()
+        {
             return;
         }
     }
@@ -204,7 +223,7 @@ fn receive_replies(
     mut inbox: ResMut<EngineInbox>,
     mut seconds: ResMut<EngineSeconds>,
     mut tools: ResMut<ToolLink>,
-) -> anyhow::Result<()> {
+) -> Result {
     let link = &mut *link;
     if lockstep.0 {
         while link.outstanding > 0 {
@@ -271,5 +290,10 @@ fn take(
 pub fn plugin(app: &mut App) {
     app.init_resource::<EngineInbox>()
         .init_resource::<EngineSeconds>()
-        .add_systems(Update, receive_replies.pipe(stop_on_error).in_set(PalimpsestSystems::Receive));
+        .add_systems(
+            Update,
+            receive_replies
+                .pipe(stop_on_error)
+                .in_set(PalimpsestSystems::Receive),
+        );
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    Engine, EngineError, Finish, GenerateRequest, Generated, LearnBatch, LearnReport, MiniBatchReport, ScoreRequest,
-    Scored, SupervisedBatch, SupervisedReport,
+    Engine, EngineError, Finish, GenerateRequest, Generated, LearnBatch, LearnReport,
+    MiniBatchReport, ScoreRequest, Scored, SupervisedBatch, SupervisedReport,
 };
 use crate::trajectory::{TokenId, TrajectoryId};
 
@@ -27,7 +27,10 @@ impl ScriptedEngine {
     /// An engine that follows `script`.
     #[must_use]
     pub fn new(script: Script) -> Self {
-        Self { script, learned: Vec::new() }
+        Self {
+            script,
+            learned: Vec::new(),
+        }
     }
 }
 
@@ -39,7 +42,13 @@ impl Engine for ScriptedEngine {
             ids.truncate(request.max_new_tokens as usize);
             let logprobs = vec![Self::LOGPROB; ids.len()];
             let finish = if whole { Finish::Stop } else { Finish::Length };
-            Generated { id: request.id, turn: request.turn, ids, logprobs, finish }
+            Generated {
+                id: request.id,
+                turn: request.turn,
+                ids,
+                logprobs,
+                finish,
+            }
         };
         Ok(requests.iter().map(reply).collect())
     }
@@ -49,7 +58,11 @@ impl Engine for ScriptedEngine {
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
         let reply = |request: &ScoreRequest| Scored {
             id: request.id,
-            trunk: if request.score_trunk { vec![Self::LOGPROB; request.trunk.len()] } else { Vec::new() },
+            trunk: if request.score_trunk {
+                vec![Self::LOGPROB; request.trunk.len()]
+            } else {
+                Vec::new()
+            },
             branches: request
                 .branches
                 .iter()
@@ -61,20 +74,38 @@ impl Engine for ScriptedEngine {
 
     fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
         self.learned.push(batch.clone());
-        let tokens = |rows: &[usize]| rows.iter().map(|&row| batch.rows[row].mask.iter().filter(|&&on| on).count()).sum::<usize>();
+        let tokens = |rows: &[usize]| {
+            rows.iter()
+                .map(|&row| batch.rows[row].mask.iter().filter(|&&on| on).count())
+                .sum::<usize>()
+        };
         Ok(LearnReport {
             mini_batches: batch
                 .mini_batches
                 .iter()
-                .map(|rows| MiniBatchReport { tokens: tokens(rows) as u64, ..MiniBatchReport::default() })
+                .map(|rows| MiniBatchReport {
+                    tokens: tokens(rows) as u64,
+                    ..MiniBatchReport::default()
+                })
                 .collect(),
-            logprobs: batch.rows.iter().map(|row| row.old_logprobs.clone()).collect(),
+            logprobs: batch
+                .rows
+                .iter()
+                .map(|row| row.old_logprobs.clone())
+                .collect(),
         })
     }
 
     fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
-        let parts = batch.parts.iter().map(|part| (part.name.clone(), 0.0, 1.0)).collect();
-        Ok(SupervisedReport { parts, ..SupervisedReport::default() })
+        let parts = batch
+            .parts
+            .iter()
+            .map(|part| (part.name.clone(), 0.0, 1.0))
+            .collect();
+        Ok(SupervisedReport {
+            parts,
+            ..SupervisedReport::default()
+        })
     }
 
     fn freeze_reference(&mut self) {}
@@ -82,7 +113,10 @@ impl Engine for ScriptedEngine {
     fn begin_rl(&mut self) {}
 
     fn save(&mut self, folder: &Path, _: bool) -> Result<(), EngineError> {
-        std::fs::create_dir_all(folder).map_err(|source| EngineError::Io { path: folder.into(), source })
+        std::fs::create_dir_all(folder).map_err(|source| EngineError::Io {
+            path: folder.into(),
+            source,
+        })
     }
 
     fn load(&mut self, _: &Path, _: bool) -> Result<(), EngineError> {

@@ -53,7 +53,10 @@ pub fn evaluation_plan(experiment: &Experiment, step: u32) -> Option<(u32, &[u32
     let plan = if whole {
         (evaluation.questions, evaluation.objectives.as_slice())
     } else if evaluation.every > 0 && step.is_multiple_of(evaluation.every) {
-        (evaluation.questions_during, evaluation.objectives_during.as_slice())
+        (
+            evaluation.questions_during,
+            evaluation.objectives_during.as_slice(),
+        )
     } else {
         return None;
     };
@@ -64,21 +67,37 @@ pub fn evaluation_plan(experiment: &Experiment, step: u32) -> Option<(u32, &[u32
 /// else, so that every run, step and context is asked the same.
 #[must_use]
 pub fn evaluation_orders(experiment: &Experiment, task: &dyn Task, step: u32) -> Vec<Order> {
-    let Some((questions, objectives)) = evaluation_plan(experiment, step) else { return Vec::new() };
+    let Some((questions, objectives)) = evaluation_plan(experiment, step) else {
+        return Vec::new();
+    };
     let evaluation = &experiment.evaluation;
     let mut orders = Vec::new();
     for &objectives in objectives {
         for index in 0..questions {
-            let question =
-                Arc::new(task.question(evaluation.seed, objectives, index, objectives, evaluation.split, false));
+            let question = Arc::new(task.question(
+                evaluation.seed,
+                objectives,
+                index,
+                objectives,
+                evaluation.split,
+                false,
+            ));
             for &context in &evaluation.contexts {
                 let group = orders.len() as u32;
                 orders.push(Order {
-                    id: TrajectoryId { step, purpose: Purpose::Evaluate, group, member: 0 },
+                    id: TrajectoryId {
+                        step,
+                        purpose: Purpose::Evaluate,
+                        group,
+                        member: 0,
+                    },
                     question: Arc::clone(&question),
                     view: context,
                     temperature: evaluation.temperature,
-                    entry: Some(EvaluationEntry { context, objectives }),
+                    entry: Some(EvaluationEntry {
+                        context,
+                        objectives,
+                    }),
                 });
             }
         }
@@ -96,7 +115,9 @@ pub fn summarise(step: u32, outcomes: &[(EvaluationEntry, Outcome)]) -> Vec<Eval
     lines
         .into_iter()
         .map(|(entry, outcomes)| {
-            let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / outcomes.len() as f64;
+            let mean = |of: fn(&Outcome) -> f64| {
+                outcomes.iter().map(of).sum::<f64>() / outcomes.len() as f64
+            };
             Evaluation {
                 step,
                 context: entry.context,
@@ -122,7 +143,11 @@ fn order_evaluation(
     mut backlog: ResMut<Backlog>,
 ) {
     if phase.begin(Activity::Evaluating) {
-        backlog.0.extend(evaluation_orders(&settings.0, task.task.as_ref(), cursor.step));
+        backlog.0.extend(evaluation_orders(
+            &settings.0,
+            task.task.as_ref(),
+            cursor.step,
+        ));
         phase.done = backlog.0.is_empty();
     }
 }
@@ -159,7 +184,9 @@ pub fn plugin(app: &mut App) {
         Update,
         (
             order_evaluation.in_set(PalimpsestSystems::Evaluate),
-            finish_evaluation.in_set(PalimpsestSystems::Evaluate).after(order_evaluation),
+            finish_evaluation
+                .in_set(PalimpsestSystems::Evaluate)
+                .after(order_evaluation),
         ),
     );
 }

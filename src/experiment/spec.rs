@@ -87,11 +87,21 @@ pub struct DecoderSettings {
     pub vocab_size: i64,
 }
 
-/// The supervised stage: stages one after the other, each with its own cosine schedule.
+/// The supervised stage: stages one after the other, with one optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColdStartSettings {
     /// Empty = no cold start.
     pub stages: Vec<StageSettings>,
+    /// Linear warm-up over the first steps of all stages together.
+    pub warmup_steps: u32,
+    /// Learning rate of AdamW (embeddings, norms, biases) as a share of `lr`.
+    pub other_lr_share: f32,
+    /// AdamW's second beta.
+    pub beta2: f32,
+    /// Weight decay on matrices.
+    pub weight_decay: f32,
+    /// Gradient norm is clipped to this.
+    pub grad_clip: f32,
 }
 
 /// One stage of the cold start.
@@ -99,24 +109,12 @@ pub struct ColdStartSettings {
 pub struct StageSettings {
     /// Optimizer steps.
     pub steps: u32,
-    /// Peak learning rate of Muon (matrices).
-    pub matrix_lr: f32,
-    /// Peak learning rate of AdamW (embeddings, norms, biases, aids).
-    pub other_lr: f32,
-    /// Linear warm-up, steps.
-    pub warmup_steps: u32,
-    /// Learning rate at the end, as a share of the peak (cosine).
-    pub final_lr_share: f32,
-    /// AdamW's second beta.
-    pub beta2: f32,
-    /// Weight decay on matrices.
-    pub weight_decay: f32,
-    /// Gradient norm is clipped to this.
-    pub grad_clip: f32,
+    /// Learning rate of Muon (matrices) at the first step of the stage.
+    pub lr: f32,
+    /// Learning rate at its end; linear in between.
+    pub lr_end: f32,
     /// Weight of the training-only aid.
     pub aid_weight: f32,
-    /// The aid is dropped after this share of the stage.
-    pub aid_until: f32,
     /// What the examples are.
     pub mix: MixSettings,
 }
@@ -308,6 +306,8 @@ pub struct RecordSettings {
     pub cold_start_checkpoint_every: u32,
     /// Write TensorBoard event files.
     pub tensorboard: bool,
+    /// Checkpoints kept, the newest; 0 = all.
+    pub keep_checkpoints: u32,
     /// Trajectories of each step whose text and tokens are kept; 0 = all.
     pub trajectories: u32,
 }

@@ -32,7 +32,11 @@ pub fn stage_at(settings: &ColdStartSettings, step: u32) -> Option<(&StageSettin
 /// whole cold start.
 fn stage_rate(settings: &ColdStartSettings, stage: &StageSettings, inside: u32, step: u32) -> f32 {
     let along = inside as f32 / stage.steps.max(1) as f32;
-    let warm = if settings.warmup_steps == 0 { 1.0 } else { ((step + 1) as f32 / settings.warmup_steps as f32).min(1.0) };
+    let warm = if settings.warmup_steps == 0 {
+        1.0
+    } else {
+        ((step + 1) as f32 / settings.warmup_steps as f32).min(1.0)
+    };
     (stage.lr + (stage.lr_end - stage.lr) * along) * warm
 }
 
@@ -44,7 +48,7 @@ pub fn send_cold_start_step(
     task: Res<TaskHandle>,
     mut progress: ResMut<ColdStartProgress>,
     mut link: ResMut<EngineLink>,
-) -> anyhow::Result<()> {
+) -> Result {
     if !phase.begin(Activity::ColdStart) {
         return Ok(());
     }
@@ -56,12 +60,13 @@ pub fn send_cold_start_step(
     };
     let lr = stage_rate(&experiment.cold_start, stage, inside, step);
     progress.sent_lr = lr;
-    let parts = task.task.cold_start_examples(experiment.seed, step, &stage.mix);
+    let parts = task
+        .task
+        .cold_start_examples(experiment.seed, step, &stage.mix);
     link.send(EngineRequest::Supervise(SupervisedBatch {
         parts,
         matrix_lr: lr,
         other_lr: lr * experiment.cold_start.other_lr_share,
-        aid_lr: lr * experiment.cold_start.aid_lr_share,
         beta2: experiment.cold_start.beta2,
         weight_decay: experiment.cold_start.weight_decay,
         grad_clip: experiment.cold_start.grad_clip,
@@ -78,7 +83,9 @@ pub fn take_cold_start_step_in(
     mut inbox: ResMut<EngineInbox>,
     mut progress: ResMut<ColdStartProgress>,
 ) {
-    let Some(report) = inbox.supervised.take() else { return };
+    let Some(report) = inbox.supervised.take() else {
+        return;
+    };
     progress.finished = Some((cursor.cold_start_step, progress.sent_lr, report));
     cursor.cold_start_step += 1;
     if phase.waits_in(Activity::ColdStart) {

@@ -18,16 +18,18 @@ pub use update::{Updated, learning_rate};
 
 /// Wires the systems of learning.
 pub fn plugin(app: &mut App) {
-    app.init_resource::<ColdStartProgress>().init_resource::<Updated>().add_systems(
-        Update,
-        (
-            cold_start::send_cold_start_step.pipe(stop_on_error),
-            cold_start::take_cold_start_step_in,
-            update::begin_rl.pipe(stop_on_error),
-            update::send_update.pipe(stop_on_error),
-            update::take_update_in,
-        )
-            .chain()
-            .in_set(PalimpsestSystems::Learn),
-    );
+    app.init_resource::<ColdStartProgress>()
+        .init_resource::<Updated>()
+        .add_systems(
+            Update,
+            (
+                cold_start::send_cold_start_step.pipe(stop_on_error),
+                cold_start::take_cold_start_step_in,
+                update::begin_rl.pipe(stop_on_error),
+                update::send_update.pipe(stop_on_error),
+                update::take_update_in,
+            )
+                .chain()
+                .in_set(PalimpsestSystems::Learn),
+        );
 }

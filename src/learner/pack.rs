@@ -41,7 +41,12 @@ pub fn pack_rows(
         .enumerate()
         .map(|(number, row)| {
             let credit = token_credit(&row, advantages)?;
-            Ok(PackedRow { id, number: number as u32, row, credit })
+            Ok(PackedRow {
+                id,
+                number: number as u32,
+                row,
+                credit,
+            })
         })
         .collect()
 }
@@ -55,7 +60,9 @@ pub fn mini_batches(rows: usize, count: u32, epochs: u32, seed: u64, step: u32) 
     for epoch in 0..epochs.max(1) {
         let mut order: Vec<usize> = (0..rows).collect();
         order.shuffle(&mut stream(seed, Domain::MiniBatches, step, epoch, 0));
-        all.extend((0..count).map(|batch| order.iter().skip(batch).step_by(count).copied().collect()));
+        all.extend(
+            (0..count).map(|batch| order.iter().skip(batch).step_by(count).copied().collect()),
+        );
     }
     all
 }

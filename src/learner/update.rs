@@ -1,10 +1,11 @@
 //! The RL update: rows with credit go out, the report comes back.
 
-use anyhow::Context as _;
 use bevy_ecs::prelude::*;
 
 use super::pack::{PackedRow, mini_batches, pack_rows};
-use crate::engine::{EngineInbox, EngineLink, EngineRequest, LearnBatch, LearnKnobs, LearnReport, LearnRow};
+use crate::engine::{
+    EngineInbox, EngineLink, EngineRequest, LearnBatch, LearnKnobs, LearnReport, LearnRow,
+};
 use crate::experiment::LearnerSettings;
 use crate::rollout::{Roster, RunSettings, TaskHandle};
 use crate::schedule::{Activity, Cursor, Phase};
@@ -30,7 +31,11 @@ pub fn learning_rate(settings: &LearnerSettings, step: u32) -> f32 {
     if step < settings.warmup_steps {
         return settings.lr * (step + 1) as f32 / settings.warmup_steps as f32;
     }
-    let span = settings.steps.saturating_sub(settings.warmup_steps).saturating_sub(1).max(1);
+    let span = settings
+        .steps
+        .saturating_sub(settings.warmup_steps)
+        .saturating_sub(1)
+        .max(1);
     let along = (step - settings.warmup_steps) as f32 / span as f32;
     settings.lr * (1.0 + (settings.final_lr_share - 1.0) * along.min(1.0))
 }
@@ -42,9 +47,11 @@ pub fn begin_rl(
     mut inbox: ResMut<EngineInbox>,
     settings: Res<RunSettings>,
     mut link: ResMut<EngineLink>,
-) -> anyhow::Result<()> {
+) -> Result {
     if phase.begin(Activity::BeginRl) {
-        link.send(EngineRequest::BeginRl { reference: settings.0.learner.kl_weight > 0.0 })?;
+        link.send(EngineRequest::BeginRl {
+            reference: settings.0.learner.kl_weight > 0.0,
+        })?;
     }
     if std::mem::take(&mut inbox.begun_rl) {
         cursor.rl_begun = true;
@@ -63,16 +70,25 @@ pub fn send_update(
     trajectories: Query<(&Question, &Turns, &Advantages)>,
     mut updated: ResMut<Updated>,
     mut link: ResMut<EngineLink>,
-) -> anyhow::Result<()> {
+) -> Result {
     if !phase.begin(Activity::Learning) {
         return Ok(());
     }
     let experiment = &settings.0;
     let mut rows = Vec::new();
     for (&id, &entity) in &roster.entities {
-        let Ok((question, turns, advantages)) = trajectories.get(entity) else { continue };
-        let packed = pack_rows(id, experiment.rollout.context, &question.0, &turns.0, &task.forced, advantages)
-            .with_context(|| format!("trajectory {id}"))?;
+        let Ok((question, turns, advantages)) = trajectories.get(entity) else {
+            continue;
+        };
+        let packed = pack_rows(
+            id,
+            experiment.rollout.context,
+            &question.0,
+            &turns.0,
+            &task.forced,
+            advantages,
+        )
+        .with_context(|| format!("trajectory {id}"))?;
         rows.extend(packed);
     }
     let learner = &experiment.learner;
@@ -87,11 +103,21 @@ pub fn send_update(
                 advantages: packed.credit.weight.clone(),
             })
             .collect(),
-        mini_batches: mini_batches(rows.len(), learner.mini_batches, learner.epochs, experiment.seed, cursor.step),
+        mini_batches: mini_batches(
+            rows.len(),
+            learner.mini_batches,
+            learner.epochs,
+            experiment.seed,
+            cursor.step,
+        ),
         knobs: LearnKnobs {
             clip_low: learner.clip_low,
             clip_high: learner.clip_high,
-            clip_dual: if learner.clip_dual > 0.0 { learner.clip_dual } else { f32::INFINITY },
+            clip_dual: if learner.clip_dual > 0.0 {
+                learner.clip_dual
+            } else {
+                f32::INFINITY
+            },
             kl_weight: learner.kl_weight,
             lr,
             betas: learner.betas,
@@ -101,7 +127,12 @@ pub fn send_update(
             temperature: experiment.rollout.temperature,
         },
     };
-    *updated = Updated { rows, lr, report: None, step: cursor.step };
+    *updated = Updated {
+        rows,
+        lr,
+        report: None,
+        step: cursor.step,
+    };
     link.send(EngineRequest::Learn(batch))?;
     Ok(())
 }
@@ -113,7 +144,9 @@ pub fn take_update_in(
     mut inbox: ResMut<EngineInbox>,
     mut updated: ResMut<Updated>,
 ) {
-    let Some(report) = inbox.learned.take() else { return };
+    let Some(report) = inbox.learned.take() else {
+        return;
+    };
     updated.report = Some(report);
     cursor.step += 1;
     if phase.waits_in(Activity::Learning) {
@@ -129,7 +162,12 @@ mod tests {
     #[test]
     fn the_learning_rate_warms_up_and_falls_to_its_share() {
         let mut settings = Experiment::default().learner;
-        (settings.steps, settings.warmup_steps, settings.lr, settings.final_lr_share) = (11, 2, 1.0, 0.1);
+        (
+            settings.steps,
+            settings.warmup_steps,
+            settings.lr,
+            settings.final_lr_share,
+        ) = (11, 2, 1.0, 0.1);
         assert_eq!(learning_rate(&settings, 0), 0.5);
         assert_eq!(learning_rate(&settings, 2), 1.0);
         assert!((learning_rate(&settings, 10) - 0.1).abs() < 1e-6);

@@ -5,7 +5,9 @@ use bevy_ecs::prelude::*;
 use crate::experiment::RewardSettings;
 use crate::rollout::{RunSettings, TaskHandle, notes_content_ids};
 use crate::task::Task;
-use crate::trajectory::{Action, Outcome, Question, QuestionData, StopReason, Terminated, TurnState, Turn, Turns};
+use crate::trajectory::{
+    Action, Outcome, Question, QuestionData, StopReason, Terminated, Turn, TurnState, Turns,
+};
 
 /// Judges a finished trajectory: R_T is 1 if the answer matches and the format is valid, else the
 /// format reward if the format is valid, else 0 (MemPO, arXiv 2603.00680).
@@ -22,11 +24,23 @@ pub fn outcome_of(
         _ => None,
     });
     let valid = reason == StopReason::Answered && turns.iter().all(|turn| turn.broken.is_none());
-    let judgement = answer.map(|answer| task.judge(question, answer)).unwrap_or_default();
-    let (em, f1) = if valid { (judgement.em, judgement.f1) } else { (0.0, 0.0) };
+    let judgement = answer
+        .map(|answer| task.judge(question, answer))
+        .unwrap_or_default();
+    let (em, f1) = if valid {
+        (judgement.em, judgement.f1)
+    } else {
+        (0.0, 0.0)
+    };
     let (notes_recall, notes_tokens) = notes_of(task, question, turns);
     Outcome {
-        reward: if em > 0.0 { 1.0 } else if valid { settings.format } else { 0.0 },
+        reward: if em > 0.0 {
+            1.0
+        } else if valid {
+            settings.format
+        } else {
+            0.0
+        },
         em,
         f1,
         valid,
@@ -60,7 +74,14 @@ fn notes_of(task: &dyn Task, question: &QuestionData, turns: &[Turn]) -> (f32, f
         }
     }
     let later = turns.len().saturating_sub(1).max(1) as f32;
-    (if seen == 0 { 0.0 } else { kept as f32 / seen as f32 }, tokens as f32 / later)
+    (
+        if seen == 0 {
+            0.0
+        } else {
+            kept as f32 / seen as f32
+        },
+        tokens as f32 / later,
+    )
 }
 
 /// Judges every trajectory that has just ended.
@@ -71,8 +92,16 @@ pub fn judge_outcomes(
     ended: Query<(Entity, &Question, &Turns, &TurnState), (With<Terminated>, Without<Outcome>)>,
 ) {
     for (entity, question, turns, state) in &ended {
-        let TurnState::Terminated(reason) = *state else { continue };
-        let outcome = outcome_of(task.task.as_ref(), &question.0, &turns.0, reason, &settings.0.reward);
+        let TurnState::Terminated(reason) = *state else {
+            continue;
+        };
+        let outcome = outcome_of(
+            task.task.as_ref(),
+            &question.0,
+            &turns.0,
+            reason,
+            &settings.0.reward,
+        );
         commands.entity(entity).insert(outcome);
     }
 }

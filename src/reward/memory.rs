@@ -5,7 +5,6 @@
 //! on it per round, one after the whole history up to the round's notes, one after the question
 //! alone followed by the notes.
 
-use anyhow::Context as _;
 use bevy_ecs::prelude::*;
 
 use crate::credit::{CreditError, memory::probability};
@@ -13,13 +12,19 @@ use crate::engine::{Branch, EngineInbox, EngineLink, EngineRequest, ScoreRequest
 use crate::experiment::{ContextKind, Threshold};
 use crate::rollout::{ForcedIds, Roster, RunSettings, TaskHandle, training_rows};
 use crate::schedule::{Activity, Phase};
-use crate::trajectory::{MemoryReward, MemoryRewards, Question, QuestionData, TrajectoryId, Turn, Turns};
+use crate::trajectory::{
+    MemoryReward, MemoryRewards, Question, QuestionData, TrajectoryId, Turn, Turns,
+};
 
 /// The request that scores a trajectory's notes, and the turns it scores: every turn from the second
 /// whose notes are closed. For each, the branch after the notes alone comes first, then the one
 /// after the full history. None if there is nothing to score.
 #[must_use]
-pub fn memory_score_request(id: TrajectoryId, question: &QuestionData, turns: &[Turn]) -> Option<(ScoreRequest, Vec<u32>)> {
+pub fn memory_score_request(
+    id: TrajectoryId,
+    question: &QuestionData,
+    turns: &[Turn],
+) -> Option<(ScoreRequest, Vec<u32>)> {
     let row = training_rows(ContextKind::Full, question, turns, &ForcedIds(Vec::new())).pop()?;
     let prompt = question.prompt_ids.len() as u32;
     let mut answer = question.answer_prefix_ids.clone();
@@ -30,11 +35,25 @@ pub fn memory_score_request(id: TrajectoryId, question: &QuestionData, turns: &[
     for &(turn, start, end) in row.notes.iter().filter(|(turn, ..)| *turn > 0) {
         let notes = row.ids.get(start as usize..end as usize)?;
         let alone = [notes, &answer].concat();
-        branches.push(Branch { at: prompt, ids: alone, scored_from: end - start + prefix });
-        branches.push(Branch { at: end, ids: answer.clone(), scored_from: prefix });
+        branches.push(Branch {
+            at: prompt,
+            ids: alone,
+            scored_from: end - start + prefix,
+        });
+        branches.push(Branch {
+            at: end,
+            ids: answer.clone(),
+            scored_from: prefix,
+        });
         scored.push(turn);
     }
-    let request = ScoreRequest { id, trunk: row.ids, score_trunk: false, branches, temperature: 1.0 };
+    let request = ScoreRequest {
+        id,
+        trunk: row.ids,
+        score_trunk: false,
+        branches,
+        temperature: 1.0,
+    };
     (!scored.is_empty()).then_some((request, scored))
 }
 
@@ -42,16 +61,27 @@ pub fn memory_score_request(id: TrajectoryId, question: &QuestionData, turns: &[
 ///
 /// # Errors
 /// A gold answer without tokens.
-pub fn memory_rewards_of(scored: &Scored, turns: &[u32], threshold: Threshold) -> Result<Vec<MemoryReward>, CreditError> {
+pub fn memory_rewards_of(
+    scored: &Scored,
+    turns: &[u32],
+    threshold: Threshold,
+) -> Result<Vec<MemoryReward>, CreditError> {
     let pairs = scored.branches.chunks_exact(2);
     turns
         .iter()
         .zip(pairs)
         .map(|(&turn, pair)| {
-            let [alone, full] = pair else { return Err(CreditError::EmptyAnswer) };
+            let [alone, full] = pair else {
+                return Err(CreditError::EmptyAnswer);
+            };
             let p_memory = probability(alone, threshold)? as f32;
             let p_full = probability(full, threshold)? as f32;
-            Ok(MemoryReward { turn, p_memory, p_full, reward: p_memory - p_full })
+            Ok(MemoryReward {
+                turn,
+                p_memory,
+                p_full,
+                reward: p_memory - p_full,
+            })
         })
         .collect()
 }
@@ -62,7 +92,7 @@ pub fn ask_for_memory_scores(
     roster: Res<Roster>,
     mut link: ResMut<EngineLink>,
     trajectories: Query<(&Question, &Turns)>,
-) -> anyhow::Result<()> {
+) -> Result {
     if !phase.begin(Activity::Scoring) {
         return Ok(());
     }
@@ -87,13 +117,21 @@ pub fn take_memory_scores_in(
     settings: Res<RunSettings>,
     trajectories: Query<(&Question, &Turns)>,
     task: Res<TaskHandle>,
-) -> anyhow::Result<()> {
+) -> Result {
     let _ = task;
-    let Some(all) = inbox.scored.take() else { return Ok(()) };
+    let Some(all) = inbox.scored.take() else {
+        return Ok(());
+    };
     for scored in all {
-        let Some(&entity) = roster.entities.get(&scored.id) else { continue };
-        let Ok((question, turns)) = trajectories.get(entity) else { continue };
-        let Some((_, of)) = memory_score_request(scored.id, &question.0, &turns.0) else { continue };
+        let Some(&entity) = roster.entities.get(&scored.id) else {
+            continue;
+        };
+        let Ok((question, turns)) = trajectories.get(entity) else {
+            continue;
+        };
+        let Some((_, of)) = memory_score_request(scored.id, &question.0, &turns.0) else {
+            continue;
+        };
         let rewards = memory_rewards_of(&scored, &of, settings.0.credit.threshold)
             .with_context(|| format!("trajectory {}", scored.id))?;
         commands.entity(entity).insert(MemoryRewards(rewards));

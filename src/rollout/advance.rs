@@ -11,8 +11,8 @@ use crate::experiment::LimitSettings;
 use crate::schedule::{Activity, Phase};
 use crate::tools::{ToolCall, ToolError, ToolLink, limit_text};
 use crate::trajectory::{
-    Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolCalled, ToolResult, ToolReturned,
-    TrajectoryId, TrajectoryTerminated, Turn, TurnGenerated, TurnState, Turns,
+    Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolCalled, ToolResult,
+    ToolReturned, TrajectoryId, TrajectoryTerminated, Turn, TurnGenerated, TurnState, Turns,
 };
 
 /// What is known when a turn has been written.
@@ -37,13 +37,23 @@ pub fn state_after_turn(after: AfterTurn, limits: &LimitSettings) -> TurnState {
     let ended = TurnState::Terminated;
     if after.finish == Finish::Length {
         let full = after.context >= limits.context_tokens;
-        return ended(if full { StopReason::ContextFull } else { StopReason::TokenLimit });
+        return ended(if full {
+            StopReason::ContextFull
+        } else {
+            StopReason::TokenLimit
+        });
     }
     match after {
         AfterTurn { broken: true, .. } => ended(StopReason::Malformed),
         AfterTurn { answered: true, .. } => ended(StopReason::Answered),
-        AfterTurn { left: Budget { turns: 0, .. }, .. } => ended(StopReason::TurnLimit),
-        AfterTurn { left: Budget { tokens: 0, .. }, .. } => ended(StopReason::TokenLimit),
+        AfterTurn {
+            left: Budget { turns: 0, .. },
+            ..
+        } => ended(StopReason::TurnLimit),
+        AfterTurn {
+            left: Budget { tokens: 0, .. },
+            ..
+        } => ended(StopReason::TokenLimit),
         _ => TurnState::ProcessingTools,
     }
 }
@@ -63,7 +73,9 @@ pub fn state_after_tool(after: AfterTool<'_>, limits: &LimitSettings) -> TurnSta
     match after.error {
         Some(ToolError::TimedOut { .. }) => TurnState::Terminated(StopReason::TimedOut),
         Some(_) => TurnState::Terminated(StopReason::ToolFailed),
-        None if after.next_context >= limits.context_tokens => TurnState::Terminated(StopReason::ContextFull),
+        None if after.next_context >= limits.context_tokens => {
+            TurnState::Terminated(StopReason::ContextFull)
+        }
         None => TurnState::Pending,
     }
 }
@@ -82,9 +94,15 @@ pub fn take_turns_in(
 ) {
     let tokenizer = task.task.tokenizer();
     for reply in std::mem::take(&mut inbox.generated) {
-        let Some(&entity) = roster.entities.get(&reply.id) else { continue };
-        let Ok((mut turns, mut state, mut budget)) = trajectories.get_mut(entity) else { continue };
-        let Some(turn) = turns.0.last_mut() else { continue };
+        let Some(&entity) = roster.entities.get(&reply.id) else {
+            continue;
+        };
+        let Ok((mut turns, mut state, mut budget)) = trajectories.get_mut(entity) else {
+            continue;
+        };
+        let Some(turn) = turns.0.last_mut() else {
+            continue;
+        };
         budget.turns = budget.turns.saturating_sub(1);
         budget.tokens = budget.tokens.saturating_sub(reply.ids.len() as u32);
         turn.ids.extend_from_slice(&reply.ids);
@@ -101,13 +119,23 @@ pub fn take_turns_in(
             context: turn.context_tokens + reply.ids.len() as u32,
         };
         *state = state_after_turn(after, &settings.0.rollout.limits);
-        generated.write(TurnGenerated { id: reply.id, turn: reply.turn });
+        generated.write(TurnGenerated {
+            id: reply.id,
+            turn: reply.turn,
+        });
         let tokens = notes_content_ids(turn).len() as u32;
-        notes.write(NotesWritten { id: reply.id, turn: reply.turn, tokens });
+        notes.write(NotesWritten {
+            id: reply.id,
+            turn: reply.turn,
+            tokens,
+        });
         if let TurnState::Terminated(reason) = *state {
             commands.entity(entity).insert(Terminated);
             roster.alive -= 1;
-            terminated.write(TrajectoryTerminated { id: reply.id, reason });
+            terminated.write(TrajectoryTerminated {
+                id: reply.id,
+                reason,
+            });
         }
     }
 }
@@ -125,30 +153,50 @@ pub fn take_tool_results_in(
 ) {
     let limits = &settings.0.rollout.limits;
     for reply in tools.take_replies() {
-        let Some(&entity) = roster.entities.get(&reply.id) else { continue };
-        let Ok((mut turns, mut state, question, view)) = trajectories.get_mut(entity) else { continue };
-        let Some(turn) = turns.0.last_mut() else { continue };
+        let Some(&entity) = roster.entities.get(&reply.id) else {
+            continue;
+        };
+        let Ok((mut turns, mut state, question, view)) = trajectories.get_mut(entity) else {
+            continue;
+        };
+        let Some(turn) = turns.0.last_mut() else {
+            continue;
+        };
         let error = reply.result.as_ref().err().cloned();
         let text = match reply.result {
             Ok(text) => limit_text(&text, limits.tool_chars as usize),
             Err(error) => format!(" error: {error}"),
         };
         let (text, ids) = task.task.render_tool(&text);
-        returned.write(ToolReturned { id: reply.id, turn: reply.turn, text: text.clone() });
+        returned.write(ToolReturned {
+            id: reply.id,
+            turn: reply.turn,
+            text: text.clone(),
+        });
         turn.tool = Some(ToolResult { text, ids });
         let next = next_context(view.0, &question.0, &turns.0, &task.forced);
-        let after = AfterTool { error: error.as_ref(), next_context: next.ids.len() as u32 };
+        let after = AfterTool {
+            error: error.as_ref(),
+            next_context: next.ids.len() as u32,
+        };
         *state = state_after_tool(after, limits);
         if let TurnState::Terminated(reason) = *state {
             commands.entity(entity).insert(Terminated);
             roster.alive -= 1;
-            terminated.write(TrajectoryTerminated { id: reply.id, reason });
+            terminated.write(TrajectoryTerminated {
+                id: reply.id,
+                reason,
+            });
         }
     }
 }
 
 /// A rollout phase is done when nothing is alive and nothing waits.
-pub fn finish_rollouts(mut phase: ResMut<Phase>, roster: Res<Roster>, backlog: Res<super::Backlog>) {
+pub fn finish_rollouts(
+    mut phase: ResMut<Phase>,
+    roster: Res<Roster>,
+    backlog: Res<super::Backlog>,
+) {
     let over = roster.alive == 0 && backlog.0.is_empty() && !roster.entities.is_empty();
     if phase.waits_in(Activity::RollingOut) && over {
         phase.done = true;
@@ -163,14 +211,27 @@ pub fn dispatch_tool_calls(
     mut called: MessageWriter<ToolCalled>,
 ) {
     for &entity in roster.entities.values() {
-        let Ok((&id, question, turns, state)) = trajectories.get_mut(entity) else { continue };
+        let Ok((&id, question, turns, state)) = trajectories.get_mut(entity) else {
+            continue;
+        };
         if *state != TurnState::ProcessingTools || !state.is_changed() {
             continue;
         }
-        let Some(action) = turns.0.last().and_then(|turn| turn.action.clone()) else { continue };
+        let Some(action) = turns.0.last().and_then(|turn| turn.action.clone()) else {
+            continue;
+        };
         let turn = turns.0.len() as u32 - 1;
-        called.write(ToolCalled { id, turn, action: action.clone() });
-        tools.call(ToolCall { id, turn, action, question: question.0.clone() });
+        called.write(ToolCalled {
+            id,
+            turn,
+            action: action.clone(),
+        });
+        tools.call(ToolCall {
+            id,
+            turn,
+            action,
+            question: question.0.clone(),
+        });
     }
 }
 
@@ -180,12 +241,21 @@ pub fn dispatch_turns(
     roster: Res<Roster>,
     settings: Res<RunSettings>,
     task: Res<TaskHandle>,
-    mut trajectories: Query<(&Question, &View, &Temperature, &Budget, &mut Turns, &mut TurnState)>,
-) -> anyhow::Result<()> {
+    mut trajectories: Query<(
+        &Question,
+        &View,
+        &Temperature,
+        &Budget,
+        &mut Turns,
+        &mut TurnState,
+    )>,
+) -> Result {
     let limits = &settings.0.rollout.limits;
     let mut requests = Vec::new();
     for (&id, &entity) in &roster.entities {
-        let Ok((question, view, temperature, budget, mut turns, mut state)) = trajectories.get_mut(entity) else {
+        let Ok((question, view, temperature, budget, mut turns, mut state)) =
+            trajectories.get_mut(entity)
+        else {
             continue;
         };
         if *state != TurnState::Pending {
@@ -200,7 +270,10 @@ pub fn dispatch_turns(
             turn: turns.0.len() as u32,
             context: context.ids,
             max_new_tokens: limits.turn_tokens.min(budget.tokens).min(room),
-            sampling: Sampling { temperature: temperature.0, seed: settings.0.seed },
+            sampling: Sampling {
+                temperature: temperature.0,
+                seed: settings.0.seed,
+            },
             stop: task.stop.clone(),
         });
         turns.0.push(Turn {
@@ -236,7 +309,10 @@ mod tests {
             finish: Finish::Stop,
             broken: false,
             answered: false,
-            left: Budget { turns: 1, tokens: 10 },
+            left: Budget {
+                turns: 1,
+                tokens: 10,
+            },
             context: 50,
         }
     }
@@ -246,15 +322,66 @@ mod tests {
         let ended = TurnState::Terminated;
         let cases = [
             (after(), TurnState::ProcessingTools),
-            (AfterTurn { answered: true, ..after() }, ended(StopReason::Answered)),
-            (AfterTurn { broken: true, ..after() }, ended(StopReason::Malformed)),
-            (AfterTurn { finish: Finish::Length, broken: true, ..after() }, ended(StopReason::TokenLimit)),
-            (AfterTurn { finish: Finish::Length, context: 100, ..after() }, ended(StopReason::ContextFull)),
-            (AfterTurn { left: Budget { turns: 0, tokens: 10 }, ..after() }, ended(StopReason::TurnLimit)),
-            (AfterTurn { left: Budget { turns: 1, tokens: 0 }, ..after() }, ended(StopReason::TokenLimit)),
+            (
+                AfterTurn {
+                    answered: true,
+                    ..after()
+                },
+                ended(StopReason::Answered),
+            ),
+            (
+                AfterTurn {
+                    broken: true,
+                    ..after()
+                },
+                ended(StopReason::Malformed),
+            ),
+            (
+                AfterTurn {
+                    finish: Finish::Length,
+                    broken: true,
+                    ..after()
+                },
+                ended(StopReason::TokenLimit),
+            ),
+            (
+                AfterTurn {
+                    finish: Finish::Length,
+                    context: 100,
+                    ..after()
+                },
+                ended(StopReason::ContextFull),
+            ),
+            (
+                AfterTurn {
+                    left: Budget {
+                        turns: 0,
+                        tokens: 10,
+                    },
+                    ..after()
+                },
+                ended(StopReason::TurnLimit),
+            ),
+            (
+                AfterTurn {
+                    left: Budget {
+                        turns: 1,
+                        tokens: 0,
+                    },
+                    ..after()
+                },
+                ended(StopReason::TokenLimit),
+            ),
             // An answer counts also on the last turn and with the last token.
             (
-                AfterTurn { answered: true, left: Budget { turns: 0, tokens: 0 }, ..after() },
+                AfterTurn {
+                    answered: true,
+                    left: Budget {
+                        turns: 0,
+                        tokens: 0,
+                    },
+                    ..after()
+                },
                 ended(StopReason::Answered),
             ),
         ];
@@ -265,11 +392,28 @@ mod tests {
 
     #[test]
     fn a_tool_result_that_leaves_no_room_ends_the_trajectory() {
-        let state = |next_context| state_after_tool(AfterTool { error: None, next_context }, &LIMITS);
+        let state = |next_context| {
+            state_after_tool(
+                AfterTool {
+                    error: None,
+                    next_context,
+                },
+                &LIMITS,
+            )
+        };
         assert_eq!(state(99), TurnState::Pending);
         assert_eq!(state(100), TurnState::Terminated(StopReason::ContextFull));
-        let slow = ToolError::TimedOut { name: "search".into(), seconds: "1".into() };
-        let failed = state_after_tool(AfterTool { error: Some(&slow), next_context: 1 }, &LIMITS);
+        let slow = ToolError::TimedOut {
+            name: "search".into(),
+            seconds: "1".into(),
+        };
+        let failed = state_after_tool(
+            AfterTool {
+                error: Some(&slow),
+                next_context: 1,
+            },
+            &LIMITS,
+        );
         assert_eq!(failed, TurnState::Terminated(StopReason::TimedOut));
     }
 }

@@ -22,7 +22,12 @@ pub struct Context {
 /// `Full`: the question, then every turn and tool result. `Deployed`: the question, the last notes
 /// with their tags, the last tool result, and a forced `<mem>`; nothing else.
 #[must_use]
-pub fn next_context(kind: ContextKind, question: &QuestionData, turns: &[Turn], forced: &ForcedIds) -> Context {
+pub fn next_context(
+    kind: ContextKind,
+    question: &QuestionData,
+    turns: &[Turn],
+    forced: &ForcedIds,
+) -> Context {
     let mut ids = question.prompt_ids.clone();
     match kind {
         ContextKind::Full => {
@@ -38,7 +43,10 @@ pub fn next_context(kind: ContextKind, question: &QuestionData, turns: &[Turn], 
                 ids.extend(tool_ids(turn));
             }
             ids.extend_from_slice(&forced.0);
-            Context { ids, forced: forced.0.len() as u32 }
+            Context {
+                ids,
+                forced: forced.0.len() as u32,
+            }
         }
     }
 }
@@ -59,7 +67,10 @@ pub fn notes_content_ids(turn: &Turn) -> &[TokenId] {
     turn.spans
         .iter()
         .find(|span| span.tag == Tag::Mem)
-        .and_then(|span| turn.ids.get(span.inner_start as usize..span.inner_end as usize))
+        .and_then(|span| {
+            turn.ids
+                .get(span.inner_start as usize..span.inner_end as usize)
+        })
         .unwrap_or(&[])
 }
 
@@ -70,7 +81,12 @@ fn tool_ids(turn: &Turn) -> impl Iterator<Item = TokenId> + '_ {
 /// The training rows of a finished trajectory: one for the full context, one a turn for the
 /// deployed context. Prompt, forced ids and tool results are masked.
 #[must_use]
-pub fn training_rows(kind: ContextKind, question: &QuestionData, turns: &[Turn], forced: &ForcedIds) -> Vec<Row> {
+pub fn training_rows(
+    kind: ContextKind,
+    question: &QuestionData,
+    turns: &[Turn],
+    forced: &ForcedIds,
+) -> Vec<Row> {
     match kind {
         ContextKind::Full => {
             let mut row = Row::default();
@@ -113,7 +129,8 @@ fn push_turn(row: &mut Row, turn: &Turn, number: u32) {
     row.logprobs.extend_from_slice(&turn.logprobs);
     row.turn.extend(turn.ids.iter().map(|_| number));
     for span in turn.spans.iter().filter(|span| span.tag == Tag::Mem) {
-        row.notes.push((number, start + span.start, start + span.end));
+        row.notes
+            .push((number, start + span.start, start + span.end));
     }
 }
 
@@ -140,8 +157,17 @@ mod tests {
             // <mem> note </mem> call
             ids: vec![9, base, 10, base + 1],
             logprobs: vec![if forced > 0 { 0.0 } else { -0.5 }, -0.5, -0.5, -0.5],
-            spans: vec![Span { tag: Tag::Mem, start: 0, end: 3, inner_start: 1, inner_end: 2 }],
-            tool: Some(ToolResult { text: String::new(), ids: vec![base + 2] }),
+            spans: vec![Span {
+                tag: Tag::Mem,
+                start: 0,
+                end: 3,
+                inner_start: 1,
+                inner_end: 2,
+            }],
+            tool: Some(ToolResult {
+                text: String::new(),
+                ids: vec![base + 2],
+            }),
             ..Turn::default()
         }
     }
@@ -157,7 +183,12 @@ mod tests {
     #[test]
     fn the_deployed_context_holds_question_last_notes_last_result_and_a_forced_tag() {
         let turns = [turn(20, 1), turn(30, 1)];
-        let context = next_context(ContextKind::Deployed, &question(), &turns, &ForcedIds(vec![9]));
+        let context = next_context(
+            ContextKind::Deployed,
+            &question(),
+            &turns,
+            &ForcedIds(vec![9]),
+        );
         assert_eq!(context.ids, [1, 2, 9, 30, 10, 32, 9]);
         assert_eq!(context.forced, 1);
         let first = next_context(ContextKind::Deployed, &question(), &[], &ForcedIds(vec![9]));
@@ -166,10 +197,22 @@ mod tests {
 
     #[test]
     fn full_rows_mask_prompt_and_tools() {
-        let rows = training_rows(ContextKind::Full, &question(), &[turn(20, 0), turn(30, 0)], &ForcedIds(vec![9]));
-        let [row] = rows.as_slice() else { panic!("one row") };
-        let trained: Vec<TokenId> =
-            row.ids.iter().zip(&row.mask).filter(|(_, mask)| **mask).map(|(id, _)| *id).collect();
+        let rows = training_rows(
+            ContextKind::Full,
+            &question(),
+            &[turn(20, 0), turn(30, 0)],
+            &ForcedIds(vec![9]),
+        );
+        let [row] = rows.as_slice() else {
+            panic!("one row")
+        };
+        let trained: Vec<TokenId> = row
+            .ids
+            .iter()
+            .zip(&row.mask)
+            .filter(|(_, mask)| **mask)
+            .map(|(id, _)| *id)
+            .collect();
         assert_eq!(trained, [9, 20, 10, 21, 9, 30, 10, 31]);
         assert_eq!(row.notes, [(0, 2, 5), (1, 7, 10)]);
         assert_eq!(row.turn[6..8], [0, 1]);
@@ -177,11 +220,17 @@ mod tests {
 
     #[test]
     fn deployed_rows_are_one_a_turn_and_mask_the_forced_tag() {
-        let rows =
-            training_rows(ContextKind::Deployed, &question(), &[turn(20, 1), turn(30, 1)], &ForcedIds(vec![9]));
+        let rows = training_rows(
+            ContextKind::Deployed,
+            &question(),
+            &[turn(20, 1), turn(30, 1)],
+            &ForcedIds(vec![9]),
+        );
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[1].ids, [1, 2, 9, 20, 10, 22, 9, 30, 10, 31]);
-        let trained: Vec<usize> = (0..rows[1].ids.len()).filter(|&at| rows[1].mask[at]).collect();
+        let trained: Vec<usize> = (0..rows[1].ids.len())
+            .filter(|&at| rows[1].mask[at])
+            .collect();
         assert_eq!(trained, [7, 8, 9]);
         assert_eq!(rows[1].notes, [(1, 6, 9)]);
     }

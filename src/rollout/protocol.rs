@@ -13,7 +13,10 @@ const RESERVED: [&str; 4] = ["<tool>", "</tool>", "<q>", "</q>"];
 /// Stop strings of a turn: the closing tag of every action. They stay in the ids.
 #[must_use]
 pub fn stop_strings() -> Vec<String> {
-    [Tag::Search, Tag::Access, Tag::Answer].iter().map(|tag| tag.close().to_owned()).collect()
+    [Tag::Search, Tag::Access, Tag::Answer]
+        .iter()
+        .map(|tag| tag.close().to_owned())
+        .collect()
 }
 
 /// What a turn turned out to be.
@@ -39,12 +42,25 @@ pub fn parse_turn<'a>(ids: &[TokenId], bytes_of: impl Fn(TokenId) -> &'a [u8]) -
         text.extend_from_slice(bytes_of(id));
     }
     starts.push(text.len());
-    let mut parser = Parser { text: &text, starts: &starts, at: 0, spans: Vec::new() };
+    let mut parser = Parser {
+        text: &text,
+        starts: &starts,
+        at: 0,
+        spans: Vec::new(),
+    };
     let outcome = parser.turn();
     let spans = parser.spans;
     match outcome {
-        Ok(action) => ParsedTurn { spans, action: Some(action), broken: None },
-        Err(rule) => ParsedTurn { spans, action: None, broken: Some(rule) },
+        Ok(action) => ParsedTurn {
+            spans,
+            action: Some(action),
+            broken: None,
+        },
+        Err(rule) => ParsedTurn {
+            spans,
+            action: None,
+            broken: Some(rule),
+        },
     }
 }
 
@@ -75,8 +91,14 @@ impl Parser<'_> {
         let content = self.block(tag, FormatRule::ActionClosed)?;
         self.skip_white();
         if self.at < self.text.len() {
-            let another = actions.iter().any(|tag| find(&self.text[self.at..], tag.open()).is_some());
-            return Err(if another { FormatRule::OneAction } else { FormatRule::ActionClosed });
+            let another = actions
+                .iter()
+                .any(|tag| find(&self.text[self.at..], tag.open()).is_some());
+            return Err(if another {
+                FormatRule::OneAction
+            } else {
+                FormatRule::ActionClosed
+            });
         }
         let content = String::from_utf8_lossy(&content).into_owned();
         Ok(match tag {
@@ -89,7 +111,10 @@ impl Parser<'_> {
     /// Which rule is broken when none of `wanted` stands here: text in between, or no such block.
     fn missing(&self, wanted: &[Tag], rule: FormatRule) -> FormatRule {
         let rest = &self.text[self.at..];
-        let next_tag = Tag::ALL.iter().filter_map(|tag| find(rest, tag.open()).map(|at| (at, *tag))).min();
+        let next_tag = Tag::ALL
+            .iter()
+            .filter_map(|tag| find(rest, tag.open()).map(|at| (at, *tag)))
+            .min();
         match next_tag {
             Some((_, tag)) if wanted.contains(&tag) => FormatRule::NothingBetween,
             _ => rule,
@@ -101,7 +126,11 @@ impl Parser<'_> {
         let outer = self.at;
         let inner = outer + tag.open().len();
         let Some(length) = find(&self.text[inner..], tag.close()) else {
-            return Err(if nested(&self.text[inner..]) { FormatRule::NoNestedTags } else { unclosed });
+            return Err(if nested(&self.text[inner..]) {
+                FormatRule::NoNestedTags
+            } else {
+                unclosed
+            });
         };
         let inner_end = inner + length;
         if nested(&self.text[inner..inner_end]) {
@@ -113,7 +142,10 @@ impl Parser<'_> {
             start: self.token_holding(outer),
             end: self.token_holding(self.at - 1) + 1,
             inner_start: self.first_token_from(inner),
-            inner_end: self.first_token_from(inner_end + 1).saturating_sub(1).max(self.first_token_from(inner)),
+            inner_end: self
+                .first_token_from(inner_end + 1)
+                .saturating_sub(1)
+                .max(self.first_token_from(inner)),
         });
         Ok(self.text[inner..inner_end].to_vec())
     }
@@ -130,12 +162,18 @@ impl Parser<'_> {
 
     /// The token that holds byte `at`.
     fn token_holding(&self, at: usize) -> u32 {
-        (self.starts.partition_point(|&start| start <= at).saturating_sub(1)) as u32
+        (self
+            .starts
+            .partition_point(|&start| start <= at)
+            .saturating_sub(1)) as u32
     }
 
     /// The first token that begins at byte `at` or later.
     fn first_token_from(&self, at: usize) -> u32 {
-        (self.starts.partition_point(|&start| start < at).min(self.starts.len() - 1)) as u32
+        (self
+            .starts
+            .partition_point(|&start| start < at)
+            .min(self.starts.len() - 1)) as u32
     }
 }
 
@@ -145,7 +183,9 @@ fn nested(content: &[u8]) -> bool {
 }
 
 fn find(haystack: &[u8], needle: &str) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle.as_bytes())
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle.as_bytes())
 }
 
 #[cfg(test)]
@@ -166,8 +206,14 @@ mod tests {
         assert_eq!(turn.broken, None);
         assert_eq!(turn.action, Some(Action::Search(" capital of Peru".into())));
         let mem = turn.spans[0];
-        assert_eq!(&text[mem.start as usize..mem.end as usize], "<mem>a b</mem>");
-        assert_eq!(&text[mem.inner_start as usize..mem.inner_end as usize], "a b");
+        assert_eq!(
+            &text[mem.start as usize..mem.end as usize],
+            "<mem>a b</mem>"
+        );
+        assert_eq!(
+            &text[mem.inner_start as usize..mem.inner_end as usize],
+            "a b"
+        );
         assert_eq!(turn.spans.len(), 3);
     }
 
@@ -180,14 +226,32 @@ mod tests {
             ("<mem>never closed", FormatRule::MemoryClosed),
             ("<mem>a<think>b</think>", FormatRule::NoNestedTags),
             ("<mem></mem><search>q</search>", FormatRule::ThinkSecond),
-            ("<mem></mem> so <think>x</think><search>q</search>", FormatRule::NothingBetween),
+            (
+                "<mem></mem> so <think>x</think><search>q</search>",
+                FormatRule::NothingBetween,
+            ),
             ("<mem></mem><think>x", FormatRule::ThinkClosed),
             ("<mem></mem><think>x</think>", FormatRule::OneAction),
-            ("<mem></mem><think>x</think> well <answer>1</answer>", FormatRule::NothingBetween),
-            ("<mem></mem><think>x</think><answer>1</answer><search>q</search>", FormatRule::OneAction),
-            ("<mem></mem><think>x</think><answer>1</answer> bye", FormatRule::ActionClosed),
-            ("<mem></mem><think>x</think><answer>1", FormatRule::ActionClosed),
-            ("<mem></mem><think>x</think><search>a<tool>b</tool></search>", FormatRule::NoNestedTags),
+            (
+                "<mem></mem><think>x</think> well <answer>1</answer>",
+                FormatRule::NothingBetween,
+            ),
+            (
+                "<mem></mem><think>x</think><answer>1</answer><search>q</search>",
+                FormatRule::OneAction,
+            ),
+            (
+                "<mem></mem><think>x</think><answer>1</answer> bye",
+                FormatRule::ActionClosed,
+            ),
+            (
+                "<mem></mem><think>x</think><answer>1",
+                FormatRule::ActionClosed,
+            ),
+            (
+                "<mem></mem><think>x</think><search>a<tool>b</tool></search>",
+                FormatRule::NoNestedTags,
+            ),
         ];
         for (text, rule) in cases {
             let turn = parse(text);
@@ -198,7 +262,15 @@ mod tests {
 
     #[test]
     fn spans_count_whole_tokens_when_a_tag_crosses_them() {
-        let pieces: Vec<&[u8]> = vec![b"<me", b"m>note", b"s", b"</me", b"m><think>", b"t</think><answer>4", b"</answer>"];
+        let pieces: Vec<&[u8]> = vec![
+            b"<me",
+            b"m>note",
+            b"s",
+            b"</me",
+            b"m><think>",
+            b"t</think><answer>4",
+            b"</answer>",
+        ];
         let ids: Vec<TokenId> = (0..pieces.len() as u32).collect();
         let turn = parse_turn(&ids, |id| pieces[id as usize]);
         assert_eq!(turn.action, Some(Action::Answer("4".into())));

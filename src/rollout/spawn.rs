@@ -5,25 +5,41 @@ use std::time::Instant;
 
 use bevy_ecs::prelude::*;
 
-use super::state::{Backlog, Order, RolloutClock, Roster, RunSettings, TaskHandle, Temperature, View};
+use super::state::{
+    Backlog, Order, RolloutClock, Roster, RunSettings, TaskHandle, Temperature, View,
+};
 use crate::experiment::Experiment;
 use crate::random::{Domain, stream};
 use crate::schedule::{Activity, Cursor, Phase};
 use crate::task::{Split, Task};
 use crate::trajectory::{
-    Budget, Group, MemberOf, Purpose, Question, QuestionData, TrajectoryId, TrajectorySpawned, TurnState, Turns,
+    Budget, Group, MemberOf, Purpose, Question, QuestionData, TrajectoryId, TrajectorySpawned,
+    TurnState, Turns,
 };
 
 /// The questions of one RL step. The same (seed, step) always gives the same questions.
 #[must_use]
-pub fn draw_training_questions(experiment: &Experiment, task: &dyn Task, step: u32) -> Vec<Arc<QuestionData>> {
+pub fn draw_training_questions(
+    experiment: &Experiment,
+    task: &dyn Task,
+    step: u32,
+) -> Vec<Arc<QuestionData>> {
     use rand::RngExt as _;
     (0..experiment.rollout.groups)
         .map(|group| {
             let mut rng = stream(experiment.seed, Domain::Questions, step, group, 1);
             let settings = &experiment.task;
-            let objectives = rng.random_range(settings.objectives_min..=settings.objectives_max.max(settings.objectives_min));
-            Arc::new(task.question(experiment.seed, step, group, objectives, Split::Train, settings.redraw))
+            let objectives = rng.random_range(
+                settings.objectives_min..=settings.objectives_max.max(settings.objectives_min),
+            );
+            Arc::new(task.question(
+                experiment.seed,
+                step,
+                group,
+                objectives,
+                Split::Train,
+                settings.redraw,
+            ))
         })
         .collect()
 }
@@ -40,14 +56,24 @@ pub fn order_training_rollouts(
         return;
     }
     let experiment = &settings.0;
-    for (group, question) in draw_training_questions(experiment, task.task.as_ref(), cursor.step).into_iter().enumerate() {
-        backlog.0.extend((0..experiment.rollout.group_size).map(|member| Order {
-            id: TrajectoryId { step: cursor.step, purpose: Purpose::Train, group: group as u32, member },
-            question: Arc::clone(&question),
-            view: experiment.rollout.context,
-            temperature: experiment.rollout.temperature,
-            entry: None,
-        }));
+    for (group, question) in draw_training_questions(experiment, task.task.as_ref(), cursor.step)
+        .into_iter()
+        .enumerate()
+    {
+        backlog
+            .0
+            .extend((0..experiment.rollout.group_size).map(|member| Order {
+                id: TrajectoryId {
+                    step: cursor.step,
+                    purpose: Purpose::Train,
+                    group: group as u32,
+                    member,
+                },
+                question: Arc::clone(&question),
+                view: experiment.rollout.context,
+                temperature: experiment.rollout.temperature,
+                entry: None,
+            }));
     }
 }
 
@@ -62,17 +88,36 @@ pub fn spawn_trajectories(
     mut spawned: MessageWriter<TrajectorySpawned>,
 ) {
     let rollout = &settings.0.rollout;
-    let room = if rollout.in_flight == 0 { usize::MAX } else { rollout.in_flight as usize };
-    let mut known: Vec<(Group, Entity)> = groups.iter().map(|(entity, group)| (*group, entity)).collect();
+    let room = if rollout.in_flight == 0 {
+        usize::MAX
+    } else {
+        rollout.in_flight as usize
+    };
+    let mut known: Vec<(Group, Entity)> = groups
+        .iter()
+        .map(|(entity, group)| (*group, entity))
+        .collect();
     while roster.alive < room {
-        let Some(order) = backlog.0.pop_front() else { return };
+        let Some(order) = backlog.0.pop_front() else {
+            return;
+        };
         clock.0.get_or_insert_with(Instant::now);
-        let key = Group { step: order.id.step, purpose: order.id.purpose, group: order.id.group };
-        let group = known.iter().find(|(group, _)| *group == key).map(|(_, entity)| *entity).unwrap_or_else(|| {
-            let entity = commands.spawn((key, Question(Arc::clone(&order.question)))).id();
-            known.push((key, entity));
-            entity
-        });
+        let key = Group {
+            step: order.id.step,
+            purpose: order.id.purpose,
+            group: order.id.group,
+        };
+        let group = known
+            .iter()
+            .find(|(group, _)| *group == key)
+            .map(|(_, entity)| *entity)
+            .unwrap_or_else(|| {
+                let entity = commands
+                    .spawn((key, Question(Arc::clone(&order.question))))
+                    .id();
+                known.push((key, entity));
+                entity
+            });
         let turns = turn_limit(rollout.limits.turns, order.question.objectives.len() as u32);
         let entity = commands
             .spawn((
@@ -83,7 +128,10 @@ pub fn spawn_trajectories(
                 Temperature(order.temperature),
                 TurnState::Pending,
                 Turns::default(),
-                Budget { turns, tokens: rollout.limits.trajectory_tokens },
+                Budget {
+                    turns,
+                    tokens: rollout.limits.trajectory_tokens,
+                },
             ))
             .id();
         if let Some(entry) = order.entry {
@@ -98,5 +146,9 @@ pub fn spawn_trajectories(
 /// Turns a trajectory may take; 0 in the settings means one search per objective, the answer, and
 /// two to spare.
 fn turn_limit(setting: u32, objectives: u32) -> u32 {
-    if setting == 0 { objectives + 3 } else { setting }
+    if setting == 0 {
+        objectives + 3
+    } else {
+        setting
+    }
 }

@@ -31,7 +31,11 @@ impl TaskHandle {
     #[must_use]
     pub fn new(task: Arc<dyn Task>) -> Self {
         let forced = ForcedIds(task.tokenizer().encode("<mem>"));
-        Self { task, forced, stop: super::stop_strings().into() }
+        Self {
+            task,
+            forced,
+            stop: super::stop_strings().into(),
+        }
     }
 }
 

@@ -18,9 +18,15 @@ impl Tool for Access {
 
     fn call(&self, call: ToolCall) -> ToolFuture {
         Box::pin(async move {
-            let Action::Access(page) = &call.action else { return Ok(NOTHING_FOUND.to_owned()) };
+            let Action::Access(page) = &call.action else {
+                return Ok(NOTHING_FOUND.to_owned());
+            };
             let key = format!("page:{}", page.trim());
-            Ok(call.question.find_document(&key).unwrap_or(NOTHING_FOUND).to_owned())
+            Ok(call
+                .question
+                .find_document(&key)
+                .unwrap_or(NOTHING_FOUND)
+                .to_owned())
         })
     }
 }

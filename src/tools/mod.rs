@@ -11,7 +11,9 @@ mod search;
 use std::sync::Arc;
 
 pub use access::Access;
-pub use runtime::{Tool, ToolCall, ToolError, ToolFuture, ToolLink, ToolReply, limit_text};
+pub use runtime::{
+    Interrupts, Tool, ToolCall, ToolError, ToolFuture, ToolLink, ToolReply, limit_text,
+};
 pub use search::Search;
 
 /// The tools that need nothing but the question's own documents.

@@ -112,11 +112,22 @@ impl ToolLink {
     /// # Errors
     /// What the system said when threads could not be started.
     pub fn start(tools: Vec<Arc<dyn Tool>>, seconds: f32) -> std::io::Result<Self> {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("tools").enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("tools")
+            .enable_all()
+            .build()?;
         let (sender, replies) = unbounded();
         let limit = Duration::from_secs_f32(seconds.clamp(0.001, 86_400.0));
-        Ok(Self { runtime, tools, limit, sender, replies, outstanding: 0, inbox: BTreeMap::new() })
+        Ok(Self {
+            runtime,
+            tools,
+            limit,
+            sender,
+            replies,
+            outstanding: 0,
+            inbox: BTreeMap::new(),
+        })
     }
 
     /// Listens for Ctrl-C and SIGTERM: the first asks for a stop at the next safe point, the second
@@ -143,15 +154,31 @@ impl ToolLink {
         self.outstanding += 1;
         let sender = self.sender.clone();
         let (id, turn) = (call.id, call.turn);
-        let Some(tool) = self.tools.iter().find(|tool| tool.serves(&call.action)).map(Arc::clone) else {
-            sender.send(ToolReply { id, turn, result: Err(ToolError::Unknown(call.action)) }).ok();
+        let Some(tool) = self
+            .tools
+            .iter()
+            .find(|tool| tool.serves(&call.action))
+            .map(Arc::clone)
+        else {
+            sender
+                .send(ToolReply {
+                    id,
+                    turn,
+                    result: Err(ToolError::Unknown(call.action)),
+                })
+                .ok();
             return;
         };
         let limit = self.limit;
         self.runtime.spawn(async move {
-            let result = tokio::time::timeout(limit, tool.call(call)).await.unwrap_or_else(|_| {
-                Err(ToolError::TimedOut { name: tool.name().into(), seconds: format!("{}", limit.as_secs_f32()) })
-            });
+            let result = tokio::time::timeout(limit, tool.call(call))
+                .await
+                .unwrap_or_else(|_| {
+                    Err(ToolError::TimedOut {
+                        name: tool.name().into(),
+                        seconds: format!("{}", limit.as_secs_f32()),
+                    })
+                });
             sender.send(ToolReply { id, turn, result }).ok();
         });
     }
@@ -257,9 +284,17 @@ mod tests {
             gold_text: String::new(),
             gold_ids: Vec::new(),
             answer_prefix_ids: Vec::new(),
-            documents: vec![("capital of Peru".into(), " The capital of Peru is Lima.".into())],
+            documents: vec![(
+                "capital of Peru".into(),
+                " The capital of Peru is Lima.".into(),
+            )],
         };
-        ToolCall { id: TrajectoryId::default(), turn: 0, action, question: Arc::new(question) }
+        ToolCall {
+            id: TrajectoryId::default(),
+            turn: 0,
+            action,
+            question: Arc::new(question),
+        }
     }
 
     #[test]
@@ -268,18 +303,25 @@ mod tests {
         link.call(call(Action::Search("x".into())));
         link.wait_for_all().unwrap();
         let replies = link.take_replies();
-        assert!(matches!(replies[0].result, Err(ToolError::TimedOut { .. })), "{replies:?}");
+        assert!(
+            matches!(replies[0].result, Err(ToolError::TimedOut { .. })),
+            "{replies:?}"
+        );
         link.call(call(Action::Access("x".into())));
         link.wait_for_all().unwrap();
-        assert!(matches!(link.take_replies()[0].result, Err(ToolError::Unknown(_))));
+        assert!(matches!(
+            link.take_replies()[0].result,
+            Err(ToolError::Unknown(_))
+        ));
     }
 
     #[test]
     fn search_finds_the_exact_query_and_nothing_else() {
         let mut link = ToolLink::start(crate::tools::embedded(), 1.0).unwrap();
-        for (query, expected) in
-            [(" capital of Peru", " The capital of Peru is Lima."), ("capital of Chile", " nothing found.")]
-        {
+        for (query, expected) in [
+            (" capital of Peru", " The capital of Peru is Lima."),
+            ("capital of Chile", " nothing found."),
+        ] {
             link.call(call(Action::Search(query.into())));
             link.wait_for_all().unwrap();
             assert_eq!(link.take_replies()[0].result.as_deref(), Ok(expected));

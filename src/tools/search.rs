@@ -20,8 +20,14 @@ impl Tool for Search {
 
     fn call(&self, call: ToolCall) -> ToolFuture {
         Box::pin(async move {
-            let Action::Search(query) = &call.action else { return Ok(NOTHING_FOUND.to_owned()) };
-            Ok(call.question.find_document(query).unwrap_or(NOTHING_FOUND).to_owned())
+            let Action::Search(query) = &call.action else {
+                return Ok(NOTHING_FOUND.to_owned());
+            };
+            Ok(call
+                .question
+                .find_document(query)
+                .unwrap_or(NOTHING_FOUND)
+                .to_owned())
         })
     }
 }

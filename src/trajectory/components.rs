@@ -125,7 +125,10 @@ impl QuestionData {
     #[must_use]
     pub fn find_document(&self, key: &str) -> Option<&str> {
         let key = key.trim();
-        self.documents.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str())
+        self.documents
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, text)| text.as_str())
     }
 }
 
