@@ -5,6 +5,7 @@
 //! -> record -> report. `ARCHITECTURE.md` has the picture.
 
 pub mod credit;
+pub mod doctor;
 pub mod engine;
 pub mod eval;
 pub mod experiment;
