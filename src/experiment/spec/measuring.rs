@@ -54,6 +54,8 @@ settings! {
         cold_start_checkpoint_every: u32 = 200, unit "steps";
         /// Write TensorBoard event files.
         tensorboard: bool = true;
+        /// Checkpoints kept, the newest; 0: all.
+        keep_checkpoints: u32 = 0, unit "checkpoints";
         /// Trajectories of each step whose text and tokens are kept; 0: all.
         trajectories: u32 = 0, unit "trajectories";
     }

@@ -1,30 +1,15 @@
 //! How the policy comes to act and to learn: cold start, rollouts, rewards and updates.
 
 settings! {
-    /// The supervised stage: stages one after the other, each with its own schedule.
+    /// The supervised stage: stages one after the other, with one optimizer.
     ColdStartSettings {
         /// The stages; an empty list is no cold start.
         stages: Vec<StageSettings> = Vec::new();
-    }
-}
-
-settings! {
-    /// One stage of the cold start.
-    StageSettings {
-        /// Optimizer steps.
-        steps: u32 = 500, unit "steps",
-            where at_least(1.0) or "the stage would do nothing";
-        /// Peak learning rate of Muon (matrices).
-        matrix_lr: f32 = 0.01,
-            where above(0.0) or "the matrices would not learn";
-        /// Peak learning rate of AdamW (embeddings, norms, biases, aids).
-        other_lr: f32 = 0.005,
+        /// Linear warm-up over the first steps of all stages together.
+        warmup_steps: u32 = 30, unit "steps";
+        /// Learning rate of AdamW (embeddings, norms, biases) as a share of a stage's `lr`.
+        other_lr_share: f32 = 0.5, unit "share",
             where above(0.0) or "embeddings, norms and biases would not learn";
-        /// Linear warm-up.
-        warmup_steps: u32 = 15, unit "steps";
-        /// Learning rate at the end, as a share of the peak.
-        final_lr_share: f32 = 0.05, unit "share",
-            where from_to(0.0, 1.0) or "the learning rate would turn negative or grow";
         /// AdamW's second beta.
         beta2: f32 = 0.98,
             where from_below(0.0, 1.0) or "the mean of squared gradients would never settle";
@@ -34,12 +19,24 @@ settings! {
         /// Gradient norm is clipped to this; inf: never.
         grad_clip: f32 = 1.0,
             where above_or_inf(0.0) or "every gradient would be scaled to nothing";
+    }
+}
+
+settings! {
+    /// One stage of the cold start.
+    StageSettings {
+        /// Optimizer steps.
+        steps: u32 = 500, unit "steps",
+            where at_least(1.0) or "the stage would do nothing";
+        /// Learning rate of Muon (matrices) at the first step of the stage.
+        lr: f32 = 0.012,
+            where above(0.0) or "the policy would not learn";
+        /// Learning rate at its end; linear in between.
+        lr_end: f32 = 0.008,
+            where at_least(0.0) or "the policy would unlearn";
         /// Weight of the training-only aid (name the previous tokens); 0: off.
         aid_weight: f32 = 0.0,
             where at_least(0.0) or "the aid would teach the opposite";
-        /// The aid is dropped after this share of the stage.
-        aid_until: f32 = 1.0, unit "share",
-            where from_to(0.0, 1.0) or "there is no such point in the stage";
         /// What the examples are.
         mix: MixSettings = MixSettings::default();
     }
@@ -58,6 +55,10 @@ settings! {
         drill: u32 = 6, unit "rows";
         /// Random segments repeated.
         copy: u32 = 6, unit "rows";
+        /// Questions whose results come in random order; loss on the note and the next action.
+        sequence: u32 = 0, unit "rows";
+        /// Drills alone, growing longer, for the first so many steps of the whole cold start; 0: none.
+        opening_steps: u32 = 0, unit "steps";
         /// Most objectives in whole trajectories.
         full_objectives_max: u32 = 4, unit "objectives",
             where at_least(1.0) or "an example would ask for nothing";
