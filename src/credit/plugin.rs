@@ -29,7 +29,7 @@ pub fn group_advantages(
     settings: &CreditSettings,
 ) -> Result<Vec<Advantages>, CreditError> {
     let outcomes: Vec<f64> = rollouts.iter().map(|rollout| rollout.outcome).collect();
-    let outcome = group::grpo(&outcomes, settings.outcome_std)?;
+    let outcome = group::grpo(&outcomes, settings.outcome_std())?;
     if !settings.memory {
         return Ok(outcome
             .iter()
@@ -49,9 +49,9 @@ pub fn group_advantages(
             rollout.memory.iter().map(round).collect()
         })
         .collect();
-    let memory = memory::advantages(&rounds, settings.baseline, settings.memory_std)?;
+    let memory = memory::advantages(&rounds, settings.baseline, settings.memory_std())?;
     let weigh = |(round, value): (&memory::RoundReward, &f64)| {
-        (round.turn, (value * f64::from(settings.weight)) as f32)
+        (round.turn, (value * f64::from(settings.weight())) as f32)
     };
     Ok(outcome
         .iter()
