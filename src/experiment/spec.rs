@@ -134,6 +134,10 @@ pub struct MixSettings {
     pub drill: u32,
     /// Random segments repeated.
     pub copy: u32,
+    /// Questions whose results come in random order; loss on the note and the next action.
+    pub sequence: u32,
+    /// Drills alone, growing longer, for the first so many steps of the cold start; 0 = none.
+    pub opening_steps: u32,
     /// Most objectives in whole trajectories.
     pub full_objectives_max: u32,
     /// Most objectives in single turns and probes.
