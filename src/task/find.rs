@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use crate::experiment::{TaskKind, TaskSettings};
+use crate::tokenizer::TextTokenizer;
 use crate::trajectory::QuestionData;
 
 use super::lookup::LookupTask;
@@ -21,17 +22,24 @@ pub fn find_document<'a>(question: &'a QuestionData, query: &str) -> Option<&'a 
         .map(|(_, text)| text.as_str())
 }
 
-/// Sets up the task that an experiment names.
+/// Sets up the task that an experiment names. `tokenizer` is that of the policy, if it brings one;
+/// without it the task has the shipped tokenizer, or one trained on its own file of facts.
 ///
 /// # Errors
-/// [`TaskError`] if its file of facts breaks a rule.
-pub fn load(settings: &TaskSettings) -> Result<Box<dyn Task>, TaskError> {
-    match settings.kind {
-        TaskKind::Lookup if settings.facts.is_empty() => Ok(Box::new(LookupTask::shipped()?)),
-        TaskKind::Lookup => Ok(Box::new(LookupTask::from_file(
-            Path::new(&settings.facts),
-            None,
-        )?)),
-        kind @ TaskKind::SearchQa => Err(TaskError::NotBuilt { kind }),
+/// [`TaskError`] if a file breaks a rule.
+pub fn load(
+    settings: &TaskSettings,
+    tokenizer: Option<TextTokenizer>,
+) -> Result<Box<dyn Task>, TaskError> {
+    if settings.kind != TaskKind::Lookup {
+        return Err(TaskError::NotBuilt {
+            kind: settings.kind,
+        });
     }
+    let task = match (settings.facts.as_str(), tokenizer) {
+        ("", None) => LookupTask::shipped()?,
+        ("", Some(tokenizer)) => LookupTask::shipped_for(tokenizer)?,
+        (path, tokenizer) => LookupTask::from_file(Path::new(path), tokenizer)?,
+    };
+    Ok(Box::new(task))
 }

@@ -34,10 +34,17 @@ impl LookupTask {
     /// # Errors
     /// None in a sound build; see [`TaskError`].
     pub fn shipped() -> Result<Self, TaskError> {
-        let facts = FactsFile::parse(SHIPPED_FACTS, Path::new(SHIPPED_FACTS_PATH))?;
-        let tokenizer =
-            TextTokenizer::from_json(SHIPPED_TOKENIZER, Path::new(SHIPPED_TOKENIZER_PATH))?;
-        Self::new(&facts, tokenizer, Path::new(SHIPPED_FACTS_PATH))
+        let path = Path::new(SHIPPED_TOKENIZER_PATH);
+        Self::shipped_for(TextTokenizer::from_json(SHIPPED_TOKENIZER, path)?)
+    }
+
+    /// The task with the shipped facts, in the tokens of a policy that brings its own tokenizer.
+    ///
+    /// # Errors
+    /// [`TaskError::TooFewEntities`] if the tokenizer cuts the facts into too many tokens.
+    pub fn shipped_for(tokenizer: TextTokenizer) -> Result<Self, TaskError> {
+        let path = Path::new(SHIPPED_FACTS_PATH);
+        Self::new(&FactsFile::parse(SHIPPED_FACTS, path)?, tokenizer, path)
     }
 
     /// The task with a file of facts of your own, and the tokenizer of a policy that knows them.
