@@ -9,4 +9,6 @@ pub mod experiment;
 pub mod random;
 pub mod task;
 pub mod tokenizer;
+#[cfg(feature = "torch")]
+pub mod torch;
 pub mod trajectory;

@@ -5,8 +5,10 @@
 //! `scripted.rs`.
 
 mod request;
+mod stop;
 
 pub use request::*;
+pub use stop::StopMatcher;
 
 use std::path::{Path, PathBuf};
 
