@@ -6,7 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 /// Train long-horizon agents to write good notes, and see why each note was rewarded.
 #[derive(Parser, Debug)]
-#[command(version, about, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(
+    version,
+    about,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true
+)]
 pub struct Arguments {
     /// What to do instead of training.
     #[command(subcommand)]
@@ -32,7 +37,12 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct Train {
     /// Experiment file (RON) to run
-    #[arg(long, value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "resume",
+        conflicts_with = "resume"
+    )]
     pub experiment: Option<PathBuf>,
     /// Make the run folder exactly here instead of a numbered one under the folder of runs
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]

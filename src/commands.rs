@@ -1,5 +1,6 @@
 //! The modes of the program.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,9 +9,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::EngineLink;
 use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved};
-use palimpsest::record::RunStatus;
+use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{Origin, Recorder, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;
+use palimpsest::tokenizer::TextTokenizer;
 use palimpsest::tools::Interrupts;
 
 use crate::arguments::Train;
@@ -44,7 +46,7 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         Err(problems) => return bad_file(&problems),
     };
     if arguments.check {
-        write!(std::io::stdout(), "{}", resolved.check_page())?;
+        write!(std::io::stdout(), "{}", resolved.experiment.to_ron())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Err(missing) = resolved.ready() {
@@ -55,24 +57,42 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     }
     let experiment = resolved.experiment;
     let text = experiment.to_ron();
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task)?);
+    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
+        &experiment.task,
+        policy_tokenizer(&experiment)?,
+    )?);
     let engine = engine_settings(&experiment, Arc::clone(&task));
-    let Started { launch, checkpoint } = Started::new(&origin, experiment, &text, task).map_err(plain)?;
+    let Started { launch, checkpoint } =
+        Started::new(&origin, experiment, &text, task).map_err(plain)?;
     let run = launch.recorder.folder.path().to_path_buf();
     match &checkpoint {
-        Some(checkpoint) => tracing::info!("going on in {run:?} from {:?}", checkpoint.file_name().unwrap_or_default()),
+        Some(checkpoint) => tracing::info!(
+            "going on in {run:?} from {:?}",
+            checkpoint.file_name().unwrap_or_default()
+        ),
         None => tracing::info!("run folder {run:?}"),
     }
     let link = start_engine(engine, checkpoint)?;
     let interrupts = Interrupts::default();
     let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
-    app.world().resource::<palimpsest::tools::ToolLink>().listen_for_interrupts(&interrupts);
+    app.world()
+        .resource::<palimpsest::tools::ToolLink>()
+        .listen_for_interrupts(&interrupts);
     let outcome = run_to_end(&mut app).map_err(plain);
     // The summary and the report tell of a failed run too.
-    let seconds = app.world().resource::<palimpsest::run::RunClock>().seconds.clone();
+    let seconds = app
+        .world()
+        .resource::<palimpsest::run::RunClock>()
+        .seconds
+        .clone();
     let recorder = app.world().resource::<Recorder>();
-    let pages = palimpsest::record::write_pages(recorder.folder.path(), &seconds);
-    let status = outcome.with_context(|| format!("the run stopped; go on with: palimpsest --resume {}", run.display()))?;
+    let pages = write_pages(&recorder.folder, seconds);
+    let status = outcome.with_context(|| {
+        format!(
+            "the run stopped; go on with: palimpsest --resume {}",
+            run.display()
+        )
+    })?;
     pages?;
     writeln!(std::io::stdout(), "{}", run.join("summary.json").display())?;
     tracing::info!("report: {}", run.join("report.html").display());
@@ -88,11 +108,16 @@ type Read = Result<(Resolved, Origin), ExperimentErrors>;
 /// The experiment and where its run goes.
 fn read_experiment(arguments: &Train) -> anyhow::Result<Read> {
     if let Some(run) = &arguments.resume {
-        let folder = palimpsest::record::RunFolder::look(run)?;
+        let folder = RunFolder::look(run)?;
         let file = folder.file("experiment.ron");
-        return Ok(Experiment::load(&file, &arguments.set).map(|read| (read, Origin::Resume(run.clone()))));
+        return Ok(
+            Experiment::load(&file, &arguments.set).map(|read| (read, Origin::Resume(run.clone())))
+        );
     }
-    let file = arguments.experiment.as_deref().context("--experiment FILE is missing")?;
+    let file = arguments
+        .experiment
+        .as_deref()
+        .context("--experiment FILE is missing")?;
     Ok(Experiment::load(file, &arguments.set).map(|read| {
         let origin = match &arguments.run_dir {
             Some(folder) => Origin::At(folder.clone()),
@@ -111,6 +136,14 @@ fn plain(error: bevy_ecs::error::BevyError) -> anyhow::Error {
     anyhow!("{}", error.to_string().trim())
 }
 
+/// The tokenizer that the policy brings, if it is a folder.
+fn policy_tokenizer(experiment: &Experiment) -> anyhow::Result<Option<TextTokenizer>> {
+    match &experiment.policy {
+        PolicySettings::Folder(folder) => Ok(Some(TextTokenizer::load(Path::new(folder))?)),
+        PolicySettings::New(_) => Ok(None),
+    }
+}
+
 /// What the engine thread needs to know to make its engine.
 struct EngineParts {
     policy: PolicySettings,
@@ -120,23 +153,35 @@ struct EngineParts {
 }
 
 fn engine_settings(experiment: &Experiment, task: Arc<dyn Task>) -> EngineParts {
-    EngineParts { policy: experiment.policy.clone(), settings: experiment.engine.clone(), seed: experiment.seed, task }
+    EngineParts {
+        policy: experiment.policy.clone(),
+        settings: experiment.engine.clone(),
+        seed: experiment.seed,
+        task,
+    }
 }
 
 #[cfg(feature = "torch")]
-fn start_engine(parts: EngineParts, checkpoint: Option<std::path::PathBuf>) -> anyhow::Result<EngineLink> {
+fn start_engine(
+    parts: EngineParts,
+    checkpoint: Option<std::path::PathBuf>,
+) -> anyhow::Result<EngineLink> {
     use palimpsest::engine::Engine as _;
     use palimpsest::torch::TorchEngine;
     let link = EngineLink::start(move || {
-        let tokenizer = parts.task.shared_tokenizer();
+        let tokenizer = Arc::clone(parts.task.tokenizer());
         if let Some(checkpoint) = checkpoint {
             let mut engine = TorchEngine::from_folder(&checkpoint, tokenizer, &parts.settings)?;
             engine.load(&checkpoint, true)?;
             return Ok(engine);
         }
         match &parts.policy {
-            PolicySettings::New(shape) => TorchEngine::new(shape, parts.seed, tokenizer, &parts.settings),
-            PolicySettings::Folder(folder) => TorchEngine::from_folder(Path::new(folder), tokenizer, &parts.settings),
+            PolicySettings::New(shape) => {
+                TorchEngine::new(shape, parts.seed, tokenizer, &parts.settings)
+            }
+            PolicySettings::Folder(folder) => {
+                TorchEngine::from_folder(Path::new(folder), tokenizer, &parts.settings)
+            }
         }
     })?;
     Ok(link)
@@ -144,12 +189,29 @@ fn start_engine(parts: EngineParts, checkpoint: Option<std::path::PathBuf>) -> a
 
 #[cfg(not(feature = "torch"))]
 fn start_engine(_: EngineParts, _: Option<std::path::PathBuf>) -> anyhow::Result<EngineLink> {
-    Err(anyhow!("this program was built without libtorch (feature `torch`), so it cannot train; build it with default features"))
+    Err(anyhow!(
+        "this program was built without libtorch (feature `torch`), so it cannot train; build it with default features"
+    ))
+}
+
+/// Writes summary.json and report.html from the record; says what of it was skipped.
+fn write_pages(folder: &RunFolder, seconds: BTreeMap<String, f64>) -> anyhow::Result<()> {
+    let record = RunRecord::read(folder)?;
+    for notice in &record.notices {
+        tracing::warn!("{notice}");
+    }
+    Summary::new(&record.view(), seconds).write(folder)?;
+    write_report(folder)?;
+    Ok(())
 }
 
 /// `palimpsest report RUN`.
 pub fn report(run: &Path) -> anyhow::Result<ExitCode> {
-    palimpsest::record::rewrite_pages(run)?;
+    let folder = RunFolder::look(run)?;
+    let seconds = Summary::read(&folder)?
+        .map(|summary| summary.wall_seconds)
+        .unwrap_or_default();
+    write_pages(&folder, seconds)?;
     writeln!(std::io::stdout(), "{}", run.join("report.html").display())?;
     Ok(ExitCode::SUCCESS)
 }

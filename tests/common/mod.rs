@@ -57,10 +57,21 @@ pub fn small_experiment() -> Experiment {
 
 /// Runs the whole app with a player; plugins registered in reverse if `shuffled`.
 pub fn run(folder: &Path, experiment: Experiment, player: Player, shuffled: bool) -> Done {
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task).unwrap());
+    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task, None).unwrap());
     let text = experiment.to_ron();
-    let started = Started::new(&Origin::At(folder.to_path_buf()), experiment, &text, Arc::clone(&task)).unwrap();
-    let link = EngineLink::start(move || Ok(ScriptedEngine::new(Arc::new(move |request| play(task.as_ref(), player, request))))).unwrap();
+    let started = Started::new(
+        &Origin::At(folder.to_path_buf()),
+        experiment,
+        &text,
+        Arc::clone(&task),
+    )
+    .unwrap();
+    let link = EngineLink::start(move || {
+        Ok(ScriptedEngine::new(Arc::new(move |request| {
+            play(task.as_ref(), player, request)
+        })))
+    })
+    .unwrap();
     let mut plugins = plugins();
     if shuffled {
         plugins.reverse();
@@ -70,7 +81,11 @@ pub fn run(folder: &Path, experiment: Experiment, player: Player, shuffled: bool
     drop(app);
     let (events, notices) = read_events(folder).unwrap();
     assert!(notices.is_empty(), "{notices:?}");
-    let mut done = Done { status, evaluations: Vec::new(), turns: BTreeMap::new() };
+    let mut done = Done {
+        status,
+        evaluations: Vec::new(),
+        turns: BTreeMap::new(),
+    };
     for event in events {
         match event.event {
             Event::Evaluated(line) => done.evaluations.push(line),
@@ -91,7 +106,10 @@ fn facts_in(text: &str, keys: &[String]) -> BTreeMap<usize, String> {
         for (pattern, end) in &patterns {
             if let Some(at) = text.find(pattern.as_str()) {
                 let rest = &text[at + pattern.len()..];
-                found.insert(number, rest[..rest.find(*end).unwrap_or(rest.len())].to_owned());
+                found.insert(
+                    number,
+                    rest[..rest.find(*end).unwrap_or(rest.len())].to_owned(),
+                );
             }
         }
     }
@@ -102,16 +120,24 @@ fn facts_in(text: &str, keys: &[String]) -> BTreeMap<usize, String> {
 pub fn play(task: &dyn Task, player: Player, request: &GenerateRequest) -> Vec<TokenId> {
     let text = task.tokenizer().decode(&request.context);
     let question = &text[text.find("<q>").unwrap() + 3..text.find("</q>").unwrap()];
-    let keys: Vec<String> = question.split(';').map(|key| key.trim().to_owned()).collect();
+    let keys: Vec<String> = question
+        .split(';')
+        .map(|key| key.trim().to_owned())
+        .collect();
     let seen = facts_in(&text[text.find("</q>").unwrap()..], &keys);
-    let chance = |number: u32| sampling_uniform(request.sampling.seed, request.id, request.turn, number);
+    let chance =
+        |number: u32| sampling_uniform(request.sampling.seed, request.id, request.turn, number);
     let kept = |number: &usize| match player {
         Player::Perfect => true,
         Player::Forgetful => false,
         Player::Careless => chance(*number as u32) < 0.5,
     };
     let note = |(number, value): (&usize, &String)| format!(" {} = {value};", keys[*number]);
-    let notes: String = seen.iter().filter(|(number, _)| kept(number)).map(note).collect();
+    let notes: String = seen
+        .iter()
+        .filter(|(number, _)| kept(number))
+        .map(note)
+        .collect();
     let everything: String = seen.iter().map(note).collect();
     let opening = if text.ends_with("<mem>") { "" } else { "<mem>" };
     let turn = request.turn as usize;
@@ -122,5 +148,6 @@ pub fn play(task: &dyn Task, player: Player, request: &GenerateRequest) -> Vec<T
     } else {
         format!("<think> done</think><answer>{everything}</answer>")
     };
-    task.tokenizer().encode(&format!("{opening}{notes}</mem>{action}"))
+    task.tokenizer()
+        .encode(&format!("{opening}{notes}</mem>{action}"))
 }
