@@ -4,8 +4,11 @@
 //! (`link.rs`); the implementation in libtorch lives in `torch`, the one with fixed replies in
 //! `scripted.rs`.
 
+mod link;
 mod request;
+pub mod scripted;
 
+pub use link::*;
 pub use request::*;
 
 use std::path::{Path, PathBuf};

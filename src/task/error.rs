@@ -44,6 +44,12 @@ pub enum TaskError {
         /// How many it needs.
         needed: usize,
     },
+    /// The kind of task is known but not built.
+    #[error("the task {kind:?} can be checked but not run yet; use Lookup")]
+    NotBuilt {
+        /// The kind.
+        kind: crate::experiment::TaskKind,
+    },
     /// The tokenizer could not be read or trained.
     #[error(transparent)]
     Tokenizer(#[from] EngineError),

@@ -14,16 +14,7 @@ use crate::engine::SupervisedPart;
 use crate::experiment::MixSettings;
 use crate::trajectory::{QuestionData, TokenId};
 
-/// Which entities a question may ask about. Evaluation entities are never trained on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Split {
-    /// Entities for the cold start and RL.
-    Train,
-    /// Entities for choosing settings.
-    Validation,
-    /// Entities for the numbers that are reported.
-    Test,
-}
+pub use crate::experiment::Split;
 
 /// What an answer was worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
