@@ -74,7 +74,7 @@ settings! {
         junk: f32 = 0.0, unit "chance",
             where from_to(0.0, 1.0) or "it is no chance";
         /// Chance of made-up names and values.
-        pseudo: f32 = 0.5, unit "chance",
+        pseudo: f32 = 0.35, unit "chance",
             where from_to(0.0, 1.0) or "it is no chance";
     }
 }
