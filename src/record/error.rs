@@ -39,6 +39,14 @@ pub enum RecordError {
         /// What is missing or wrong.
         missing: String,
     },
+    /// Something lies where a new run should begin.
+    #[error(
+        "{path:?} is not empty, and a new run needs a folder of its own; name another --run-dir, or go on with the run in it by --resume {path:?}"
+    )]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Another process is writing into it.
     #[error(
         "{path:?} is in use: another process holds its lock ({lock:?}); stop that process, or start a run of its own without --resume"

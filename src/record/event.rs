@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TokenRef;
 use crate::engine::MiniBatchReport;
-use crate::experiment::ContextKind;
+pub use crate::eval::Evaluation;
 use crate::trajectory::{Action, FormatRule, Outcome, Purpose, StopReason, TrajectoryId};
 
 /// The schema that this program writes, and the newest that it reads.
@@ -122,7 +122,7 @@ pub enum Event {
         mini_batches: Vec<MiniBatchReport>,
     },
     /// The policy was measured.
-    Evaluated(EvaluationRow),
+    Evaluated(Evaluation),
     /// Something went wrong that the user should know of; the run goes on.
     TroubleFound {
         /// Where, if it is about one trajectory.
@@ -201,31 +201,6 @@ pub struct MemoryCredit {
     pub reward: f32,
     /// A_M,t: added to the tokens of these notes.
     pub advantage: f32,
-}
-
-/// One measurement: a context, a number of objectives, n questions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EvaluationRow {
-    /// After which RL step; 0 is after the cold start.
-    pub step: u32,
-    /// What the policy saw.
-    pub context: ContextKind,
-    /// Objectives in each question.
-    pub objectives: u32,
-    /// Questions.
-    pub n: u32,
-    /// Share of questions with every objective exactly right.
-    pub em: f64,
-    /// Mean F1.
-    pub f1: f64,
-    /// Share of facts seen so far that stood in the notes.
-    pub notes_recall: f64,
-    /// Mean length of the notes, tokens.
-    pub notes_tokens: f64,
-    /// Mean of the longest context with its turn, tokens.
-    pub peak_tokens: f64,
-    /// Mean of all tokens processed.
-    pub total_tokens: f64,
 }
 
 /// How a run stands.

@@ -41,6 +41,27 @@ impl RunFolder {
         }
     }
 
+    /// Makes the run folder exactly at `path`, which must be missing or empty, and locks it.
+    ///
+    /// # Errors
+    /// [`RecordError::Taken`] if something lies there, [`RecordError::Locked`], [`RecordError::Io`]
+    /// or [`RecordError::DiskFull`].
+    pub fn create_at(path: &Path) -> Result<Self, RecordError> {
+        fs::create_dir_all(path).map_err(|e| RecordError::io("create", path, e))?;
+        let lock = Some(lock(path)?);
+        if names_in(path)?.iter().any(|name| name != "lock") {
+            return Err(RecordError::Taken {
+                path: path.to_path_buf(),
+            });
+        }
+        let checkpoints = path.join("checkpoints");
+        fs::create_dir(&checkpoints).map_err(|e| RecordError::io("create", &checkpoints, e))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            lock,
+        })
+    }
+
     /// Opens a run folder to go on with the run, and locks it. Drafts of checkpoints that were
     /// never finished are removed.
     ///
@@ -129,6 +150,33 @@ impl RunFolder {
         }
     }
 
+    /// Removes numbered checkpoints but the newest `keep` (0 keeps all). `final`, and the one that
+    /// `latest` names, always stay.
+    ///
+    /// # Errors
+    /// [`RecordError::Io`].
+    pub fn keep_newest_checkpoints(&self, keep: usize) -> Result<(), RecordError> {
+        if keep == 0 {
+            return Ok(());
+        }
+        let folder = self.file("checkpoints");
+        let latest = self.latest_checkpoint()?;
+        let mut numbered: Vec<(bool, String)> = names_in(&folder)?
+            .into_iter()
+            .filter(|name| name.starts_with("step-") || name.starts_with("cold-start-"))
+            .map(|name| (name.starts_with("step-"), name))
+            .collect();
+        numbered.sort();
+        let surplus = numbered.len().saturating_sub(keep);
+        for (_, name) in numbered.into_iter().take(surplus) {
+            let path = folder.join(name);
+            if path != latest {
+                fs::remove_dir_all(&path).map_err(|e| RecordError::io("remove", &path, e))?;
+            }
+        }
+        Ok(())
+    }
+
     fn remove_drafts(&self) -> Result<(), RecordError> {
         let folder = self.file("checkpoints");
         for name in names_in(&folder)? {
@@ -174,6 +222,18 @@ impl CheckpointDraft {
     /// # Errors
     /// [`RecordError::Io`], or [`RecordError::DiskFull`].
     pub fn commit(self) -> Result<PathBuf, RecordError> {
+        let name = self.name.clone();
+        let path = self.commit_beside()?;
+        let pointer = path.with_file_name("latest");
+        write_atomic(&pointer, format!("{name}\n").as_bytes())?;
+        Ok(path)
+    }
+
+    /// As [`Self::commit`], but `latest` stays: for the final policy, which nothing resumes from.
+    ///
+    /// # Errors
+    /// [`RecordError::Io`], or [`RecordError::DiskFull`].
+    pub fn commit_beside(self) -> Result<PathBuf, RecordError> {
         let Self { path: draft, name } = self;
         for file in names_in(&draft)? {
             let file = draft.join(file);
@@ -189,7 +249,6 @@ impl CheckpointDraft {
         }
         fs::rename(&draft, &path).map_err(|e| RecordError::io("rename", &draft, e))?;
         sync_folder(&folder)?;
-        write_atomic(&folder.join("latest"), format!("{name}\n").as_bytes())?;
         if old.exists() {
             fs::remove_dir_all(&old).map_err(|e| RecordError::io("remove", &old, e))?;
         }

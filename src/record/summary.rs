@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::append::write_atomic;
-use super::{EvaluationRow, RecordError, RunFolder, RunStatus, RunView};
+use super::{Evaluation, RecordError, RunFolder, RunStatus, RunView};
 
 /// The content of `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Summary {
     /// Seconds by stage, e.g. `cold_start`, `rl`, `evaluation`, `total`; over all resumes.
     pub wall_seconds: BTreeMap<String, f64>,
     /// Every measurement, in order: step 0 is after the cold start.
-    pub evaluations: Vec<EvaluationRow>,
+    pub evaluations: Vec<Evaluation>,
 }
 
 impl Summary {

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    EvaluationRow, Event, MemoryCredit, Metrics, Recorded, RunStatus, TokenRef, TurnEvent,
-};
+use super::{Evaluation, Event, MemoryCredit, Metrics, Recorded, RunStatus, TokenRef, TurnEvent};
 use crate::engine::MiniBatchReport;
 use crate::trajectory::{Outcome, Purpose, StopReason, TrajectoryId};
 
@@ -28,7 +26,7 @@ pub struct RunView {
     /// How often it was resumed.
     pub resumes: u32,
     /// The measurements, in order.
-    pub evaluations: Vec<EvaluationRow>,
+    pub evaluations: Vec<Evaluation>,
     /// The cold start, step by step.
     pub cold_start: Vec<ColdStartPoint>,
     /// What each update did, by RL step.

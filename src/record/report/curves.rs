@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::chart::{Chart, Line, Plan};
 use crate::experiment::ContextKind;
-use crate::record::{EvaluationRow, RunView};
+use crate::record::{Evaluation, RunView};
 
 /// A question, and the curves that answer it.
 #[derive(Debug, Serialize)]
@@ -136,7 +136,7 @@ pub(super) fn main_objectives(view: &RunView) -> Option<u32> {
     best.map(|(objectives, _)| objectives)
 }
 
-fn by_context(view: &RunView, value: fn(&EvaluationRow) -> f64) -> Vec<Line> {
+fn by_context(view: &RunView, value: fn(&Evaluation) -> f64) -> Vec<Line> {
     let objectives = main_objectives(view);
     let of = |context| {
         let points: BTreeMap<u32, f64> = view

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::chart::short;
 use crate::experiment::ContextKind;
-use crate::record::{EvaluationRow, RunView};
+use crate::record::{Evaluation, RunView};
 
 /// A line of the table.
 #[derive(Debug, Serialize)]
@@ -42,7 +42,7 @@ pub(super) struct Headline {
 
 struct Column {
     name: &'static str,
-    value: fn(&EvaluationRow) -> f64,
+    value: fn(&Evaluation) -> f64,
     /// 1 if more is better, -1 if less is, 0 if it depends.
     good: f64,
 }
@@ -56,7 +56,7 @@ const COLUMNS: [Column; 6] = [
     column("Total, tokens", |r| r.total_tokens, -1.0),
 ];
 
-const fn column(name: &'static str, value: fn(&EvaluationRow) -> f64, good: f64) -> Column {
+const fn column(name: &'static str, value: fn(&Evaluation) -> f64, good: f64) -> Column {
     Column { name, value, good }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn columns() -> Vec<&'static str> {
 
 /// One line for each number of objectives and context that was measured.
 pub(super) fn rows(view: &RunView) -> Vec<TableRow> {
-    let mut spans = BTreeMap::<(u32, ContextKind), (EvaluationRow, EvaluationRow)>::new();
+    let mut spans = BTreeMap::<(u32, ContextKind), (Evaluation, Evaluation)>::new();
     for &row in &view.evaluations {
         spans
             .entry((row.objectives, row.context))
@@ -90,7 +90,7 @@ pub(super) fn rows(view: &RunView) -> Vec<TableRow> {
 
 /// Exact match in every context, and recall, as numbers to begin with.
 pub(super) fn headlines(view: &RunView, objectives: Option<u32>) -> Vec<Headline> {
-    let of = |label: &str, context, value: fn(&EvaluationRow) -> f64| {
+    let of = |label: &str, context, value: fn(&Evaluation) -> f64| {
         let rows = || {
             view.evaluations
                 .iter()
@@ -115,7 +115,7 @@ pub(super) fn headlines(view: &RunView, objectives: Option<u32>) -> Vec<Headline
 }
 
 impl Column {
-    fn cell(&self, first: &EvaluationRow, last: &EvaluationRow) -> Cell {
+    fn cell(&self, first: &Evaluation, last: &Evaluation) -> Cell {
         let (a, b) = ((self.value)(first), (self.value)(last));
         let change = b - a;
         let trend = match change * self.good {

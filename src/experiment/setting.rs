@@ -1,0 +1,417 @@
+//! What every setting can do: be read, be overridden, be written, be checked and be described.
+
+use std::fmt;
+
+use super::finding::{Log, Severity};
+use super::reader::{self, Reader};
+use super::refuse;
+
+/// A value that can stand in an experiment file.
+pub(super) trait Setting: Sized {
+    /// What it is, for the reference.
+    fn shape() -> Shape;
+
+    /// Takes the value from `raw`. What `raw` leaves out stays as it is.
+    fn read(&mut self, raw: &str, path: &str, reader: &mut Reader<'_>);
+
+    /// Writes the value as RON; lines after the first begin with `indent`.
+    fn write(&self, out: &mut String, indent: &str);
+
+    /// Takes an override of one of its parts: `rest` is the path below this value.
+    fn set(&mut self, rest: &str, raw: &str, path: &str, reader: &mut Reader<'_>) {
+        let _ = raw;
+        refuse::no_parts(path, rest, "VALUE", reader);
+    }
+
+    /// The numbers in it, for its rule.
+    fn numbers(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
+    /// Checks its parts against their rules.
+    fn check(&self, path: &str, log: &mut Log) {
+        let _ = (path, log);
+    }
+}
+
+/// What a setting is.
+pub(super) enum Shape {
+    /// One value of this kind.
+    Value(&'static str),
+    /// Settings in round brackets: name, sentence and parts.
+    Struct(&'static str, &'static str, Vec<FieldInfo>),
+    /// One of several words: name, sentence, words and planned words.
+    Choice(
+        &'static str,
+        &'static str,
+        Vec<WordInfo>,
+        &'static [&'static str],
+    ),
+    /// A list.
+    List(Box<Shape>),
+}
+
+impl Shape {
+    /// Its name in the reference.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Value(name) | Self::Struct(name, ..) | Self::Choice(name, ..) => {
+                (*name).to_owned()
+            }
+            Self::List(inner) => format!("list of {}", inner.name()),
+        }
+    }
+}
+
+/// One field of a struct, for the reference.
+pub(super) struct FieldInfo {
+    pub(super) name: &'static str,
+    pub(super) sentence: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) rule: Rule,
+    pub(super) consequence: &'static str,
+    pub(super) default: String,
+    pub(super) shape: Shape,
+}
+
+/// One word of a choice, for the reference.
+pub(super) struct WordInfo {
+    pub(super) word: &'static str,
+    pub(super) argument: Option<(&'static str, Rule, Shape)>,
+    pub(super) sentence: &'static str,
+}
+
+/// The range of a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rule {
+    low: Option<(f64, bool)>,
+    high: Option<(f64, bool)>,
+    infinite: bool,
+}
+
+impl Rule {
+    pub(super) fn any() -> Self {
+        Self::default()
+    }
+    pub(super) fn at_least(low: f64) -> Self {
+        Self {
+            low: Some((low, true)),
+            ..Self::default()
+        }
+    }
+    pub(super) fn above(low: f64) -> Self {
+        Self {
+            low: Some((low, false)),
+            ..Self::default()
+        }
+    }
+    pub(super) fn above_or_inf(low: f64) -> Self {
+        Self {
+            infinite: true,
+            ..Self::above(low)
+        }
+    }
+    pub(super) fn from_to(low: f64, high: f64) -> Self {
+        Self {
+            low: Some((low, true)),
+            high: Some((high, true)),
+            ..Self::default()
+        }
+    }
+    pub(super) fn from_below(low: f64, high: f64) -> Self {
+        Self {
+            high: Some((high, false)),
+            ..Self::at_least(low)
+        }
+    }
+    pub(super) fn between(low: f64, high: f64) -> Self {
+        Self {
+            high: Some((high, false)),
+            ..Self::above(low)
+        }
+    }
+
+    /// Whether `number` keeps the rule.
+    pub(super) fn allows(&self, number: f64) -> bool {
+        if number.is_nan() || (number.is_infinite() && !self.infinite) {
+            return false;
+        }
+        self.low
+            .is_none_or(|(low, closed)| number > low || (closed && number == low))
+            && self
+                .high
+                .is_none_or(|(high, closed)| number < high || (closed && number == high))
+    }
+
+    /// Reports each number of `value` that breaks the rule.
+    pub(super) fn check<T: Setting>(
+        &self,
+        value: &T,
+        path: &str,
+        consequence: &str,
+        log: &mut Log,
+    ) {
+        for number in value.numbers() {
+            if !self.allows(number) {
+                log.report(
+                    Severity::Error,
+                    &[path],
+                    format!("{path} {}", short(number)),
+                    self.to_string(),
+                    consequence,
+                );
+                return;
+            }
+        }
+    }
+}
+
+/// A number as a person would write it (an f32 does not show the digits of an f64).
+fn short(number: f64) -> String {
+    let single = number as f32;
+    if f64::from(single) == number {
+        format!("{single}")
+    } else {
+        format!("{number}")
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let low = self.low.map(|(low, closed)| {
+            let word = if closed { "at least" } else { "above" };
+            format!("{word} {}", short(low))
+        });
+        let high = self.high.map(|(high, closed)| {
+            let word = if closed { "at most" } else { "below" };
+            format!("{word} {}", short(high))
+        });
+        match (low, high) {
+            (Some(low), Some(high)) => write!(f, "{low} and {high}"),
+            (Some(only), None) | (None, Some(only)) => f.write_str(&only),
+            (None, None) => f.write_str("a finite number"),
+        }
+    }
+}
+
+macro_rules! number_setting {
+    ($($type:ty, $name:literal, $rule:expr;)+) => {$(
+        impl Setting for $type {
+            fn shape() -> Shape {
+                Shape::Value($name)
+            }
+            fn read(&mut self, raw: &str, path: &str, reader: &mut Reader<'_>) {
+                match ron::from_str(raw) {
+                    Ok(value) => {
+                        reader.note(path, raw);
+                        *self = value;
+                    }
+                    Err(_) => refuse::value(self, path, raw, $rule, reader),
+                }
+            }
+            fn write(&self, out: &mut String, _indent: &str) {
+                out.push_str(&format!("{self:?}"));
+            }
+            fn numbers(&self) -> Vec<f64> {
+                vec![*self as f64]
+            }
+        }
+    )+};
+}
+
+number_setting! {
+    u32, "whole number", "a whole number from 0 to 4294967295";
+    u64, "whole number", "a whole number from 0 to 18446744073709551615";
+    i64, "whole number", "a whole number";
+    f32, "number", "a number, as 0.5 or 3e-4";
+    f64, "number", "a number, as 0.5 or 3e-4";
+}
+
+impl Setting for bool {
+    fn shape() -> Shape {
+        Shape::Value("true or false")
+    }
+    fn read(&mut self, raw: &str, path: &str, reader: &mut Reader<'_>) {
+        match ron::from_str(raw) {
+            Ok(value) => {
+                reader.note(path, raw);
+                *self = value;
+            }
+            Err(_) => refuse::value(self, path, raw, "true or false", reader),
+        }
+    }
+    fn write(&self, out: &mut String, _indent: &str) {
+        out.push_str(if *self { "true" } else { "false" });
+    }
+}
+
+impl Setting for String {
+    fn shape() -> Shape {
+        Shape::Value("text")
+    }
+    fn read(&mut self, raw: &str, path: &str, reader: &mut Reader<'_>) {
+        match ron::from_str(raw) {
+            Ok(value) => {
+                reader.note(path, raw);
+                *self = value;
+            }
+            Err(_) if reader.bare_words() && !raw.starts_with('"') => {
+                reader.note(path, raw);
+                *self = raw.to_owned();
+            }
+            Err(_) => refuse::value(self, path, raw, "text in \"quotes\"", reader),
+        }
+    }
+    fn write(&self, out: &mut String, _indent: &str) {
+        // RON and Rust escape text alike but for \u{..}; the crate knows its own spelling.
+        match ron::to_string(self) {
+            Ok(text) => out.push_str(&text),
+            Err(_) => out.push_str(&format!("{self:?}")),
+        }
+    }
+}
+
+impl<T: Setting + Default> Setting for Vec<T> {
+    fn shape() -> Shape {
+        Shape::List(Box::new(T::shape()))
+    }
+    fn read(&mut self, raw: &str, path: &str, reader: &mut Reader<'_>) {
+        reader.log.forget_inside(path);
+        match reader::elements(raw) {
+            Ok(parts) => {
+                reader.note(path, raw);
+                self.clear();
+                for (index, part) in parts.into_iter().enumerate() {
+                    let mut value = T::default();
+                    value.read(part, &format!("{path}.{index}"), reader);
+                    self.push(value);
+                }
+            }
+            Err(_) if !raw.starts_with('[') => {
+                let rule = format!("a {} in square brackets, as [a, b]", Self::shape().name());
+                refuse::value(self, path, raw, &rule, reader);
+            }
+            Err(error) => reader.refuse_syntax(path, raw, &error),
+        }
+    }
+    fn write(&self, out: &mut String, indent: &str) {
+        let lines = matches!(T::shape(), Shape::Struct(..)) && !self.is_empty();
+        let inner = format!("{indent}    ");
+        out.push('[');
+        for (index, value) in self.iter().enumerate() {
+            if lines {
+                out.push('\n');
+                out.push_str(&inner);
+            } else if index > 0 {
+                out.push_str(", ");
+            }
+            value.write(out, &inner);
+            if lines {
+                out.push(',');
+            }
+        }
+        if lines {
+            out.push('\n');
+            out.push_str(indent);
+        }
+        out.push(']');
+    }
+    fn set(&mut self, rest: &str, raw: &str, path: &str, reader: &mut Reader<'_>) {
+        let (head, below) = split_path(rest);
+        let count = self.len();
+        let element = head
+            .parse::<usize>()
+            .ok()
+            .and_then(|index| self.get_mut(index));
+        match element {
+            Some(value) => set_part(value, head, below, raw, path, reader),
+            None => reader.refuse(
+                path,
+                "",
+                format!("{path} has no element {head:?}"),
+                None,
+                format!("{path} has {count} elements, counted from 0"),
+                "the override would change nothing",
+            ),
+        }
+    }
+    fn numbers(&self) -> Vec<f64> {
+        self.iter().flat_map(Setting::numbers).collect()
+    }
+    fn check(&self, path: &str, log: &mut Log) {
+        for (index, value) in self.iter().enumerate() {
+            value.check(&format!("{path}.{index}"), log);
+        }
+    }
+}
+
+impl Setting for (f32, f32) {
+    fn shape() -> Shape {
+        Shape::Value("two numbers")
+    }
+    fn read(&mut self, raw: &str, path: &str, reader: &mut Reader<'_>) {
+        match ron::from_str(raw) {
+            Ok(value) => {
+                reader.note(path, raw);
+                *self = value;
+            }
+            Err(_) => {
+                refuse::value(
+                    self,
+                    path,
+                    raw,
+                    "two numbers in round brackets, as (0.9, 0.95)",
+                    reader,
+                );
+            }
+        }
+    }
+    fn write(&self, out: &mut String, _indent: &str) {
+        out.push_str(&format!("{self:?}"));
+    }
+    fn numbers(&self) -> Vec<f64> {
+        vec![f64::from(self.0), f64::from(self.1)]
+    }
+}
+
+/// `a.b.c` is `a` and `b.c`.
+pub(super) fn split_path(path: &str) -> (&str, &str) {
+    path.split_once('.').unwrap_or((path, ""))
+}
+
+/// Sets the part `head` of `path`, or what lies below it.
+pub(super) fn set_part<T: Setting>(
+    part: &mut T,
+    head: &str,
+    below: &str,
+    raw: &str,
+    path: &str,
+    reader: &mut Reader<'_>,
+) {
+    let path = join(path, head);
+    if below.is_empty() {
+        part.read(raw, &path, reader);
+    } else {
+        part.set(below, raw, &path, reader);
+    }
+}
+
+/// The path of a part.
+pub(super) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+/// Writes the argument of a word: settings bring their own brackets.
+pub(super) fn write_argument<T: Setting>(inner: &T, out: &mut String, indent: &str) {
+    if matches!(T::shape(), Shape::Struct(..)) {
+        inner.write(out, indent);
+    } else {
+        out.push('(');
+        inner.write(out, indent);
+        out.push(')');
+    }
+}
