@@ -146,3 +146,62 @@ fn last_byte(path: &Path) -> Result<u8, RecordError> {
     };
     read().map_err(|e| RecordError::io("read", path, e))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes, then says that the disk is full.
+    struct Small<'a>(&'a mut Vec<u8>, usize);
+
+    impl Write for Small<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let room = self.1.saturating_sub(self.0.len()).min(bytes.len());
+            self.0.extend(&bytes[..room]);
+            if room == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(room)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_write_that_found_no_room_goes_on_where_it_stopped() {
+        let mut disk = Vec::new();
+        let path = Path::new("runs/a/events.jsonl");
+        let mut lines = AppendFile::over(path, Small(&mut disk, 9), 0);
+        lines.push(b"line one\nline two\n").unwrap();
+        let refused = lines.flush().unwrap_err();
+        assert!(refused.is_disk_full());
+        assert!(
+            refused.to_string().contains("--resume \"runs/a\""),
+            "{refused}"
+        );
+        lines.file.1 = 1000;
+        lines.flush().unwrap();
+        assert_eq!(disk, b"line one\nline two\n");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_systems_word_for_a_full_disk_is_understood() {
+        let path = Path::new("/dev/full");
+        let mut lines = AppendFile::reopen(path).unwrap();
+        lines.push(b"line\n").unwrap();
+        assert!(lines.flush().unwrap_err().is_disk_full());
+    }
+
+    #[test]
+    fn a_file_is_replaced_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("summary.json");
+        write_atomic(&path, b"old").unwrap();
+        write_atomic(&path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

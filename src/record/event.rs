@@ -230,3 +230,43 @@ impl RunStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_begins_with_its_number_and_kind() {
+        let recorded = Recorded {
+            seq: 7,
+            event: Event::StepBegan { step: 3 },
+        };
+        let line = serde_json::to_string(&recorded).unwrap();
+        assert_eq!(line, r#"{"seq":7,"kind":"step_began","step":3}"#);
+        assert_eq!(serde_json::from_str::<Recorded>(&line).unwrap(), recorded);
+    }
+
+    #[test]
+    fn every_kind_is_listed() {
+        // A kind that serde does not know is refused with the names of those it knows.
+        let refused = serde_json::from_str::<Event>(r#"{"kind":"none"}"#).unwrap_err();
+        let known = refused.to_string().matches('`').count() / 2 - 1;
+        assert_eq!(known, Event::KINDS.len());
+        for kind in Event::KINDS {
+            assert!(refused.to_string().contains(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_status_is_written_as_in_the_events() {
+        for status in [
+            RunStatus::Running,
+            RunStatus::Finished,
+            RunStatus::Stopped,
+            RunStatus::Failed,
+        ] {
+            let text = serde_json::to_string(&status).unwrap();
+            assert_eq!(text.trim_matches('"'), status.as_str());
+        }
+    }
+}

@@ -142,3 +142,49 @@ impl<'de> Deserialize<'de> for Metrics {
             .map(Self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_json_lacks_are_read_back() {
+        let mut metrics = Metrics::default();
+        metrics.set("actor/grad_norm", f64::INFINITY);
+        metrics.set("actor/pg_loss", -0.125);
+        metrics.set("actor/entropy", f64::NAN);
+        let text = serde_json::to_string(&metrics).unwrap();
+        let read: Metrics = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.get("actor/grad_norm"), Some(f64::INFINITY));
+        assert_eq!(read.get("actor/pg_loss"), Some(-0.125));
+        assert!(read.get("actor/entropy").is_some_and(f64::is_nan));
+    }
+
+    #[test]
+    fn every_name_that_a_helper_sets_is_in_the_table() {
+        let mut metrics = Metrics::default();
+        metrics.set_spread("critic/score", &[1.0, 0.0]);
+        metrics.set_stops(&[StopReason::Answered]);
+        metrics.set_broken_rules(&[None]);
+        metrics.set_update(&[MiniBatchReport::default()]);
+        let report = SupervisedReport {
+            parts: vec![("full".into(), 1.0, 0.5)],
+            ..SupervisedReport::default()
+        };
+        metrics.set_cold_start(&report, 0.01);
+        assert_eq!(metrics.get("critic/score/mean"), Some(0.5));
+        assert_eq!(metrics.get("stop/answered"), Some(1.0));
+        for name in metrics.0.keys() {
+            assert!(names::MetricName::find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_set_from_no_values() {
+        let mut metrics = Metrics::default();
+        metrics.set_spread("critic/score", &[]);
+        metrics.set_mean("memory/reward", &[]);
+        metrics.set_update(&[]);
+        assert_eq!(metrics, Metrics::default());
+    }
+}

@@ -199,3 +199,48 @@ pub(crate) fn format_rule(rule: FormatRule) -> &'static str {
         FormatRule::NoNestedTags => "no_nested_tags",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_made_from_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, metrics_page()).unwrap();
+        }
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            page == metrics_page(),
+            "run the tests once with UPDATE_DOCS=1"
+        );
+    }
+
+    #[test]
+    fn names_are_unique_and_families_cover_their_members() {
+        for (i, entry) in METRICS.iter().enumerate() {
+            assert!(
+                METRICS[..i].iter().all(|e| e.name != entry.name),
+                "{}",
+                entry.name
+            );
+        }
+        let found = MetricName::find("val-core/lookup/em/deployed/2").unwrap();
+        assert!(found.verl);
+        assert!(MetricName::find("val-core/lookup/em").is_none());
+        assert!(MetricName::find("actor/unknown").is_none());
+    }
+
+    #[test]
+    fn reasons_and_rules_are_written_as_in_the_events() {
+        for reason in STOP_REASONS {
+            let text = serde_json::to_string(&reason).unwrap();
+            assert_eq!(text.trim_matches('"'), stop_reason(reason));
+        }
+        for rule in FORMAT_RULES {
+            let text = serde_json::to_string(&rule).unwrap();
+            assert_eq!(text.trim_matches('"'), format_rule(rule));
+        }
+    }
+}

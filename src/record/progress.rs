@@ -144,3 +144,58 @@ pub(crate) fn span(time: Duration) -> String {
         s => format!("{} h {:02} min", s / 3600, s / 60 % 60),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn told(plain: PlainLines, done_before: u64, done: &[u64]) -> String {
+        let sink = Sink::default();
+        let mut lines = Lines::new("train", 4, done_before, plain, Box::new(sink.clone()));
+        let began = lines.began;
+        for &done in done {
+            let gone = Duration::from_secs(2 * (done - done_before));
+            lines.advance(done, "reward 0.42", began + gone);
+        }
+        String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_plain_line_tells_the_step_the_numbers_and_the_time_left() {
+        assert_eq!(
+            told(PlainLines::Each, 2, &[3, 4]),
+            "train 3/4  reward 0.42  (about 2.0 s left)\ntrain 4/4  reward 0.42  (4.0 s in all)\n"
+        );
+    }
+
+    #[test]
+    fn sparse_lines_leave_steps_out_but_never_the_last() {
+        assert_eq!(
+            told(PlainLines::Sparse, 0, &[1, 2, 3, 4]).lines().count(),
+            2
+        );
+    }
+
+    #[test]
+    fn times_are_told_in_two_units() {
+        assert_eq!(span(Duration::from_millis(1500)), "1.5 s");
+        assert_eq!(span(Duration::from_secs(75)), "1 min 15 s");
+        assert_eq!(span(Duration::from_secs(7320)), "2 h 02 min");
+    }
+}

@@ -15,14 +15,18 @@ pub(crate) struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// Makes new event files under `tensorboard/`. After a resume the steps that are done again
+    /// Gets ready for new event files under `tensorboard/`. After a resume the steps that are done again
     /// are purged: those after (cold start step, RL step).
-    pub(crate) fn create(run: &Path, resumed: Option<(u32, u32)>) -> Result<Self, RecordError> {
-        let folder = run.join("tensorboard");
-        Ok(Self {
-            cold_start: EventFile::create(&folder.join("cold_start"), resumed.map(|r| r.0))?,
-            rl: EventFile::create(&folder.join("rl"), resumed.map(|r| r.1))?,
-        })
+    pub(crate) fn new(run: &Path, resumed: Option<(u32, u32)>) -> Self {
+        let file = |name, resumed| EventFile {
+            folder: run.join("tensorboard").join(name),
+            resumed,
+            file: None,
+        };
+        Self {
+            cold_start: file("cold_start", resumed.map(|r| r.0)),
+            rl: file("rl", resumed.map(|r| r.1)),
+        }
     }
 
     /// Adds the numbers of a step.
@@ -58,14 +62,6 @@ struct EventFile {
 }
 
 impl EventFile {
-    fn create(folder: &Path, resumed: Option<u32>) -> Result<Self, RecordError> {
-        Ok(Self {
-            folder: folder.to_path_buf(),
-            resumed,
-            file: None,
-        })
-    }
-
     fn push(&mut self, step: u32, what: &[u8]) -> Result<(), RecordError> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -156,4 +152,72 @@ fn masked(data: &[u8]) -> u32 {
     crc32c::crc32c(data)
         .rotate_right(15)
         .wrapping_add(0xa282_ead8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events in a file: (step, rest of the fields).
+    fn parse(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let mut events = Vec::new();
+        while !bytes.is_empty() {
+            let (length, rest) = bytes.split_at(8);
+            assert_eq!(rest[..4], masked(length).to_le_bytes());
+            let n = u64::from_le_bytes(length.try_into().unwrap()) as usize;
+            let (data, rest) = rest[4..].split_at(n);
+            assert_eq!(rest[..4], masked(data).to_le_bytes());
+            assert_eq!((data[0], data[9]), (0x09, 0x10));
+            let (step, fields) = read_varint(&data[10..]);
+            events.push((step, fields.to_vec()));
+            bytes = &rest[4..];
+        }
+        events
+    }
+
+    fn read_varint(bytes: &[u8]) -> (u64, &[u8]) {
+        let end = bytes.iter().position(|b| b & 0x80 == 0).unwrap();
+        let value = bytes[..=end].iter().rev();
+        let value = value.fold(0, |v, b| v << 7 | u64::from(b & 0x7f));
+        (value, &bytes[end + 1..])
+    }
+
+    fn only_file(folder: &Path) -> Vec<u8> {
+        let mut files = std::fs::read_dir(folder).unwrap();
+        std::fs::read(files.next().unwrap().unwrap().path()).unwrap()
+    }
+
+    #[test]
+    fn scalars_are_read_back_with_their_steps() {
+        let run = tempfile::tempdir().unwrap();
+        let mut board = TensorBoard::new(run.path(), Some((300, 2)));
+        let mut metrics = Metrics::default();
+        metrics.set("actor/entropy", 0.5);
+        board.add(3, &metrics).unwrap();
+        board.flush().unwrap();
+        let folder = run.path().join("tensorboard");
+        assert!(!folder.join("cold_start").exists(), "it has no numbers yet");
+        let events = parse(&only_file(&folder.join("rl")));
+        assert_eq!(events[0], (0, field_bytes(3, b"brain.Event:2")));
+        // Steps after the resumed one are purged.
+        assert_eq!(events[1], (3, field_bytes(7, &[8, 1])));
+        let value = [
+            &[10, 13][..],
+            b"actor/entropy",
+            &[0x15],
+            &0.5f32.to_le_bytes(),
+        ]
+        .concat();
+        let summary = field_bytes(5, &field_bytes(1, &value));
+        assert_eq!(events[2], (3, summary));
+        assert_eq!(events.len(), 3);
+    }
+
+    #[test]
+    fn checksums_and_numbers_are_the_formats() {
+        // CRC-32C of "123456789" is e3069283.
+        let sum = 0xe306_9283u32.rotate_right(15).wrapping_add(0xa282_ead8);
+        assert_eq!(masked(b"123456789"), sum);
+        assert_eq!(varint(300), [0xac, 0x02]);
+    }
 }

@@ -53,8 +53,7 @@ impl RecordWriter {
         tokens.push(&HEADER)?;
         let tensorboard = start
             .tensorboard
-            .then(|| TensorBoard::create(folder.path(), None))
-            .transpose()?;
+            .then(|| TensorBoard::new(folder.path(), None));
         let mut writer = Self {
             metrics: AppendFile::create(&folder.file("metrics.jsonl"))?,
             events: AppendFile::create(&folder.file("events.jsonl"))?,
@@ -92,9 +91,8 @@ impl RecordWriter {
         if tokens.length() == 0 {
             tokens.push(&HEADER)?;
         }
-        let tensorboard = tensorboard
-            .then(|| TensorBoard::create(folder.path(), Some((cold_start_step, step))))
-            .transpose()?;
+        let tensorboard =
+            tensorboard.then(|| TensorBoard::new(folder.path(), Some((cold_start_step, step))));
         let mut writer = Self {
             metrics: AppendFile::reopen_lines(&folder.file("metrics.jsonl"))?,
             events: AppendFile::reopen_lines(&path)?,
