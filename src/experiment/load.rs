@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::check;
 use super::finding::{ExperimentErrors, Finding, Log, Place, Severity};
 use super::reader::{self, Reader};
 use super::setting::{Setting, join};
+use super::sizes;
 use super::spec::{Experiment, PolicySettings};
 
 /// A resolved experiment: its base files, the file itself and the overrides, laid over the defaults.
@@ -22,6 +24,22 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// What `--check` prints: the resolved file, and as comments under it what follows from it and
+    /// what should be known. The whole is an experiment file again.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = self.experiment.to_ron();
+        for line in sizes::sizes(&self.experiment) {
+            text.push_str(&format!("// {line}\n"));
+        }
+        for note in &self.notes {
+            for line in note.to_string().lines() {
+                text.push_str(&format!("// {line}\n"));
+            }
+        }
+        text
+    }
+
     /// Refuses an experiment that can be checked but not run yet.
     ///
     /// # Errors
@@ -186,7 +204,14 @@ impl Loader {
         if folder.as_os_str().is_empty() {
             return;
         }
-        let anchor = |text: &mut String| {
+        let label = path.display().to_string();
+        let places = &self.log.places;
+        let anchor = |setting: &str, text: &mut String| {
+            let here =
+                matches!(places.get(setting), Some(Place::File { file, .. }) if *file == label);
+            if !here {
+                return;
+            }
             let beside = folder.join(text.as_str());
             if !text.is_empty() && Path::new(text.as_str()).is_relative() && beside.exists() {
                 if let Ok(absolute) = std::path::absolute(&beside) {
@@ -194,9 +219,9 @@ impl Loader {
                 }
             }
         };
-        anchor(&mut self.experiment.task.facts);
+        anchor("task.facts", &mut self.experiment.task.facts);
         if let PolicySettings::Folder(folder) = &mut self.experiment.policy {
-            anchor(folder);
+            anchor("policy", folder);
         }
     }
 
@@ -212,6 +237,8 @@ impl Loader {
             );
         }
         self.experiment.check("", &mut self.log);
+        check::check(&self.experiment, &mut self.log);
+        self.log.sort();
         let (errors, notes): (Vec<_>, Vec<_>) = self
             .log
             .findings

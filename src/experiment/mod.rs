@@ -7,14 +7,18 @@
 
 #[macro_use]
 mod define;
+mod check;
 mod finding;
 mod load;
 mod preset;
 mod reader;
+mod reference;
 mod refuse;
 mod setting;
+mod sizes;
 mod spec;
 
 pub use finding::{ExperimentErrors, Finding, Place, Severity};
 pub use load::{Resolved, find_path};
+pub use reference::reference_markdown;
 pub use spec::*;

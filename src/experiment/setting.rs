@@ -186,7 +186,17 @@ impl fmt::Display for Rule {
             let word = if closed { "at most" } else { "below" };
             format!("{word} {}", short(high))
         });
+        match (self.low, self.high) {
+            (Some((low, true)), Some((high, true))) if low == high => {
+                return write!(f, "exactly {}", short(low));
+            }
+            (Some((low, true)), Some((high, true))) => {
+                return write!(f, "from {} to {}", short(low), short(high));
+            }
+            _ => {}
+        }
         match (low, high) {
+            (Some(low), None) if self.infinite => write!(f, "{low}, or inf"),
             (Some(low), Some(high)) => write!(f, "{low} and {high}"),
             (Some(only), None) | (None, Some(only)) => f.write_str(&only),
             (None, None) => f.write_str("a finite number"),
