@@ -1,10 +1,12 @@
 //! From a file and overrides to a resolved experiment.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::check;
 use super::finding::{ExperimentErrors, Finding, Log, Place, Severity};
+use super::paths::neighbour;
 use super::reader::{self, Reader};
 use super::setting::{Setting, join};
 use super::sizes;
@@ -151,12 +153,22 @@ impl Loader {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) => {
-                return self.refuse(
+                let named = path.display().to_string();
+                let what = match error.kind() {
+                    ErrorKind::NotFound => format!("{named:?} is not there"),
+                    ErrorKind::InvalidData => format!("{named:?} is no text in UTF-8"),
+                    _ => format!("{named:?} cannot be read ({error})"),
+                };
+                self.refuse(
                     &place,
-                    format!("{:?} cannot be read: {error}", path.display().to_string()),
+                    what,
                     "an experiment is a text file; base is relative to the file that names it",
                     "there is nothing to run",
                 );
+                if let Some(finding) = self.log.findings.last_mut() {
+                    finding.nearest = neighbour(path);
+                }
+                return;
             }
         };
         self.chain.push(identity);
@@ -273,20 +285,4 @@ impl Loader {
             ),
         }
     }
-}
-
-/// Finds a file or folder of an experiment: as it is (absolute, or relative to the current folder),
-/// or in the folder of the program or one around it.
-#[must_use]
-pub fn find_path(path: &str) -> Option<PathBuf> {
-    let path = Path::new(path);
-    if path.exists() {
-        return Some(path.to_owned());
-    }
-    let program = std::env::current_exe().ok()?;
-    program
-        .ancestors()
-        .skip(1)
-        .map(|folder| folder.join(path))
-        .find(|candidate| candidate.exists())
 }

@@ -7,7 +7,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::load::find_path;
+use super::paths::find_path;
 use super::spec::{
     ContextKind, DecoderSettings, Experiment, PolicySettings, RolloutSettings, TaskKind,
 };
