@@ -5,6 +5,7 @@
 //! -> record -> report. `ARCHITECTURE.md` has the picture.
 
 pub mod credit;
+pub mod doctor;
 pub mod engine;
 pub mod eval;
 pub mod experiment;
@@ -18,4 +19,6 @@ pub mod schedule;
 pub mod task;
 pub mod tokenizer;
 pub mod tools;
+#[cfg(feature = "torch")]
+pub mod torch;
 pub mod trajectory;

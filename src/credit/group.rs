@@ -42,7 +42,12 @@ pub fn grpo(scores: &[f64], std: bool) -> Result<Vec<f64>, CreditError> {
         return Err(CreditError::OutcomeNotFinite { member, value });
     }
     let (mean, deviation) = mean_std(scores);
-    let scale = if std { deviation + EPSILON } else { 1.0 };
+    let scale = match (std, scores.len()) {
+        (false, _) => 1.0,
+        // verl's deviation of a group of one is a 32-bit 1, and so is the sum.
+        (true, 1) => f64::from(1.0f32 + EPSILON as f32),
+        (true, _) => deviation + EPSILON,
+    };
     Ok(scores.iter().map(|score| (score - mean) / scale).collect())
 }
 

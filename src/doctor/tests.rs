@@ -1,3 +1,5 @@
+use super::libtorch::{Source, source};
+use super::machine::numbers;
 use super::probe::{available_memory_mb, free_disk_mb, project_above};
 use super::*;
 use std::path::{Path, PathBuf};

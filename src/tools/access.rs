@@ -1,7 +1,7 @@
 //! `<access>`: opens the page of a name in the documents of the question.
 
-use super::search::NOTHING_FOUND;
 use super::{Tool, ToolCall, ToolFuture};
+use crate::task::{NOTHING_FOUND, find_document};
 use crate::trajectory::Action;
 
 /// Opens the document `page:NAME`.
@@ -22,9 +22,7 @@ impl Tool for Access {
                 return Ok(NOTHING_FOUND.to_owned());
             };
             let key = format!("page:{}", page.trim());
-            Ok(call
-                .question
-                .find_document(&key)
+            Ok(find_document(&call.question, &key)
                 .unwrap_or(NOTHING_FOUND)
                 .to_owned())
         })

@@ -286,7 +286,7 @@ mod tests {
             answer_prefix_ids: Vec::new(),
             documents: vec![(
                 "capital of Peru".into(),
-                " The capital of Peru is Lima.".into(),
+                "The capital of Peru is Lima.".into(),
             )],
         };
         ToolCall {
@@ -319,8 +319,8 @@ mod tests {
     fn search_finds_the_exact_query_and_nothing_else() {
         let mut link = ToolLink::start(crate::tools::embedded(), 1.0).unwrap();
         for (query, expected) in [
-            (" capital of Peru", " The capital of Peru is Lima."),
-            ("capital of Chile", " nothing found."),
+            (" capital of Peru", "The capital of Peru is Lima."),
+            ("capital of Chile", "nothing found."),
         ] {
             link.call(call(Action::Search(query.into())));
             link.wait_for_all().unwrap();

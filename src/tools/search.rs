@@ -1,10 +1,8 @@
 //! `<search>`: looks a query up in the documents of the question.
 
 use super::{Tool, ToolCall, ToolFuture};
+use crate::task::{NOTHING_FOUND, find_document};
 use crate::trajectory::Action;
-
-/// What a search without a result says.
-pub const NOTHING_FOUND: &str = " nothing found.";
 
 /// Finds the document whose query is exactly the one asked.
 pub struct Search;
@@ -23,9 +21,7 @@ impl Tool for Search {
             let Action::Search(query) = &call.action else {
                 return Ok(NOTHING_FOUND.to_owned());
             };
-            Ok(call
-                .question
-                .find_document(query)
+            Ok(find_document(&call.question, query)
                 .unwrap_or(NOTHING_FOUND)
                 .to_owned())
         })

@@ -120,18 +120,6 @@ pub struct QuestionData {
     pub documents: Vec<(String, String)>,
 }
 
-impl QuestionData {
-    /// The text of the document with this key; white space around the key does not count.
-    #[must_use]
-    pub fn find_document(&self, key: &str) -> Option<&str> {
-        let key = key.trim();
-        self.documents
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, text)| text.as_str())
-    }
-}
-
 /// What the policy asked for at the end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
