@@ -118,7 +118,7 @@ settings! {
         /// Turns of a trajectory; 0: objectives + 3.
         turns: u32 = 0, unit "turns";
         /// Tokens sampled in one turn.
-        turn_tokens: u32 = 192, unit "tokens",
+        turn_tokens: u32 = 160, unit "tokens",
             where at_least(1.0) or "no turn could be written";
         /// Tokens sampled in one trajectory.
         trajectory_tokens: u32 = 1024, unit "tokens",
