@@ -19,4 +19,6 @@ pub mod schedule;
 pub mod task;
 pub mod tokenizer;
 pub mod tools;
+#[cfg(feature = "torch")]
+pub mod torch;
 pub mod trajectory;

@@ -7,9 +7,11 @@
 mod link;
 mod request;
 pub mod scripted;
+mod stop;
 
 pub use link::*;
 pub use request::*;
+pub use stop::StopMatcher;
 
 use std::path::{Path, PathBuf};
 

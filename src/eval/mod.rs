@@ -17,7 +17,7 @@ use crate::task::Task;
 use crate::trajectory::{Outcome, Purpose, TrajectoryId};
 
 /// One line of the evaluation table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// RL steps done when it was measured.
     pub step: u32,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TokenRef;
 use crate::engine::MiniBatchReport;
-use crate::eval::Evaluation;
+pub use crate::eval::Evaluation;
 use crate::trajectory::{Action, FormatRule, Outcome, Purpose, StopReason, TrajectoryId};
 
 /// The schema that this program writes, and the newest that it reads.

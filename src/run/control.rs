@@ -120,6 +120,9 @@ pub fn conduct(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Activity::{
+        BeginRl, Evaluating, Finished, Finishing, Learning, RollingOut, Saving, Scoring, Starting,
+    };
 
     #[test]
     fn a_run_without_cold_start_begins_rl_evaluates_and_rolls_out() {
@@ -129,22 +132,19 @@ mod tests {
         experiment.record.checkpoint_every = 1;
         let mut cursor = Cursor::default();
         let mut saved = None;
-        let mut done = Activity::Starting;
+        let mut done = Starting;
         let mut seen = Vec::new();
-        while done != Activity::Finished {
+        while done != Finished {
             done = next_activity(done, &cursor, saved, &experiment);
             match done {
-                Activity::BeginRl => cursor.rl_begun = true,
-                Activity::Saving => saved = Some(cursor),
-                Activity::Evaluating => cursor.evaluated = Some(cursor.step),
-                Activity::Learning => cursor.step += 1,
+                BeginRl => cursor.rl_begun = true,
+                Saving => saved = Some(cursor),
+                Evaluating => cursor.evaluated = Some(cursor.step),
+                Learning => cursor.step += 1,
                 _ => {}
             }
             seen.push(done);
         }
-        use Activity::{
-            BeginRl, Evaluating, Finished, Finishing, Learning, RollingOut, Saving, Scoring,
-        };
         let step = [RollingOut, Scoring, Learning, Saving];
         let expected = [
             &[BeginRl, Saving, Evaluating][..],

@@ -37,7 +37,7 @@ pub struct NotesCount {
 /// A source of questions.
 pub trait Task: Send + Sync {
     /// The tokenizer of the task's text.
-    fn tokenizer(&self) -> &crate::tokenizer::TextTokenizer;
+    fn tokenizer(&self) -> &std::sync::Arc<crate::tokenizer::TextTokenizer>;
 
     /// Draws question number `index` of (`seed`, `a`): the same address gives the same question.
     /// `redraw` draws the facts anew, so that nothing can be memorised.

@@ -1,6 +1,7 @@
 //! The task itself: how it is set up, and the trait every task has.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::engine::SupervisedPart;
 use crate::experiment::MixSettings;
@@ -23,7 +24,7 @@ const VOCABULARY: usize = 1536;
 
 /// Facts about countries and elements, one search each.
 pub struct LookupTask {
-    pub(super) tokenizer: TextTokenizer,
+    pub(super) tokenizer: Arc<TextTokenizer>,
     pub(super) phrases: Phrases,
     pub(super) source: Source,
 }
@@ -71,7 +72,7 @@ impl LookupTask {
         let table = Table::new(facts, &tokenizer, &phrases, path)?;
         Ok(Self {
             source: Source::new(table, &tokenizer),
-            tokenizer,
+            tokenizer: Arc::new(tokenizer),
             phrases,
         })
     }
@@ -84,7 +85,7 @@ impl LookupTask {
 }
 
 impl Task for LookupTask {
-    fn tokenizer(&self) -> &TextTokenizer {
+    fn tokenizer(&self) -> &Arc<TextTokenizer> {
         &self.tokenizer
     }
 

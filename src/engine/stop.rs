@@ -1,0 +1,88 @@
+//! Stop strings, matched on the decoded bytes as they arrive, also where they cross tokens.
+
+/// Watches the bytes of one turn for the first of several strings. Keeps only as many bytes as the
+/// longest string needs.
+#[derive(Clone, Debug)]
+pub struct StopMatcher<'a> {
+    stops: &'a [String],
+    longest: usize,
+    tail: Vec<u8>,
+}
+
+impl<'a> StopMatcher<'a> {
+    /// Watches for `stops`; empty strings never match.
+    #[must_use]
+    pub fn new(stops: &'a [String]) -> Self {
+        Self {
+            stops,
+            longest: stops.iter().map(String::len).max().unwrap_or(0),
+            tail: Vec::new(),
+        }
+    }
+
+    /// Adds the bytes of one token; says whether a stop string is now complete.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        self.tail.extend_from_slice(bytes);
+        let found = self.stops.iter().any(|stop| {
+            !stop.is_empty() && self.tail.windows(stop.len()).any(|w| w == stop.as_bytes())
+        });
+        let surplus = self
+            .tail
+            .len()
+            .saturating_sub(self.longest.saturating_sub(1));
+        self.tail.drain(..surplus);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Number of the token that completes a stop string.
+    fn stops_at(stops: &[&str], tokens: &[&str]) -> Option<usize> {
+        let stops: Vec<String> = stops.iter().map(|&s| s.to_owned()).collect();
+        let mut matcher = StopMatcher::new(&stops);
+        tokens
+            .iter()
+            .position(|token| matcher.push(token.as_bytes()))
+    }
+
+    #[test]
+    fn a_stop_string_is_found_where_it_is_complete() {
+        for (stops, tokens, expected) in [
+            (&["</a>"][..], &["x", "</a>", "y"][..], Some(1)),
+            (&["</a>"], &["x<", "/", "a", "> y"], Some(3)),
+            (&["</a>"], &["in </a> side"], Some(0)),
+            (&["</a>", "</b>"], &["<", "/b", ">"], Some(2)),
+            (&["aab"], &["a", "a", "a", "b"], Some(3)),
+            (
+                &["long stop", "x"],
+                &["lo", "ng", " ", "st", "o", "p"],
+                Some(5),
+            ),
+            (&["</a>"], &["<", "", "/a", ">"], Some(3)),
+            (&["</a>"], &["</a", "a>"], None),
+            (&[""], &["", "a"], None),
+            (&[], &["a"], None),
+        ] {
+            assert_eq!(stops_at(stops, tokens), expected, "{stops:?} in {tokens:?}");
+        }
+    }
+
+    #[test]
+    fn a_match_is_not_reported_twice() {
+        let stops = ["ab".to_owned()];
+        let mut matcher = StopMatcher::new(&stops);
+        assert!(matcher.push(b"ab"));
+        assert!(!matcher.push(b"c"));
+    }
+
+    #[test]
+    fn halves_of_a_character_are_matched_as_bytes() {
+        let stops = ["é".to_owned()];
+        let mut matcher = StopMatcher::new(&stops);
+        assert!(!matcher.push(&[0xc3]));
+        assert!(matcher.push(&[0xa9]));
+    }
+}

@@ -1,0 +1,237 @@
+//! The engine in libtorch: one Qwen2-style decoder that generates, scores and learns with the same
+//! weights, on the CPU or one CUDA device.
+//!
+//! Reads and writes plain ids and floats; no tensor leaves this folder. On the CPU the same
+//! requests give the same bits at a given number of threads, and no random number comes from
+//! libtorch: initial weights, sampling and aids draw from [`crate::random`].
+
+mod batch;
+mod checkpoint;
+mod decoder;
+pub mod loss;
+mod muon;
+mod optimizer;
+mod score;
+mod state;
+mod supervise;
+mod tensor_file;
+mod vocabulary;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use tch::Device;
+
+pub use vocabulary::Vocabulary;
+
+use crate::engine::{
+    Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
+    SupervisedBatch, SupervisedReport,
+};
+use crate::experiment::{DecoderSettings, DeviceSetting, EngineSettings};
+use crate::trajectory::TrajectoryId;
+use decoder::{Decoder, Shape};
+use state::TrainingState;
+
+/// CUDA devices that this build and machine have.
+#[must_use]
+pub fn cuda_devices() -> i64 {
+    tch::Cuda::device_count()
+}
+
+/// Sets the number of threads of libtorch's operators, for the whole process.
+pub fn set_threads(threads: u32) {
+    tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
+}
+
+/// The engine in libtorch. Owns the weights, the caches of unfinished trajectories and the
+/// optimizers; lives on one thread.
+pub struct TorchEngine {
+    decoder: Decoder,
+    vocabulary: Arc<dyn Vocabulary + Send + Sync>,
+    training: TrainingState,
+}
+
+impl TorchEngine {
+    /// New weights of this shape. The same seed gives the same weights everywhere.
+    ///
+    /// # Errors
+    /// [`EngineError::BadRequest`] for a shape that does not fit together, a vocabulary smaller
+    /// than the tokenizer's, or a device that is not there.
+    pub fn new(
+        shape: &DecoderSettings,
+        seed: u64,
+        tokenizer: Arc<dyn Vocabulary + Send + Sync>,
+        settings: &EngineSettings,
+    ) -> Result<Self, EngineError> {
+        checkpoint::check_shape(shape)
+            .map_err(|rule| EngineError::BadRequest(format!("the decoder's shape: {rule}")))?;
+        check_vocabulary(shape, &*tokenizer).map_err(EngineError::BadRequest)?;
+        let device = prepare(settings)?;
+        let shape = Shape {
+            settings: shape.clone(),
+            norm_eps: checkpoint::NORM_EPS,
+            end_of_text: Vec::new(),
+        };
+        guarded(|| {
+            Ok(Self {
+                decoder: Decoder::new(shape, seed, device),
+                vocabulary: tokenizer,
+                training: TrainingState::default(),
+            })
+        })
+    }
+
+    /// The weights of a Hugging Face folder: config.json of a `Qwen2ForCausalLM` with a tied head,
+    /// and model.safetensors in f32, bf16 or f16.
+    ///
+    /// # Errors
+    /// [`EngineError::BadFile`] naming the file, the field, the rule and the remedy;
+    /// [`EngineError::BadRequest`] for a device that is not there.
+    pub fn from_folder(
+        folder: &Path,
+        tokenizer: Arc<dyn Vocabulary + Send + Sync>,
+        settings: &EngineSettings,
+    ) -> Result<Self, EngineError> {
+        let device = prepare(settings)?;
+        guarded(|| {
+            let (decoder, _) = read_fitting(folder, &*tokenizer, device)?;
+            Ok(Self {
+                decoder,
+                vocabulary: tokenizer,
+                training: TrainingState::default(),
+            })
+        })
+    }
+
+    /// The decoder's shape.
+    #[must_use]
+    pub fn shape(&self) -> &DecoderSettings {
+        &self.decoder.shape.settings
+    }
+
+    /// Number of weights.
+    #[must_use]
+    pub fn parameter_count(&self) -> u64 {
+        let parameters = self.decoder.parameters();
+        parameters.iter().map(|p| p.tensor.numel() as u64).sum()
+    }
+}
+
+impl Engine for TorchEngine {
+    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+        let _ = requests;
+        Err(EngineError::Backend("not yet".into()))
+    }
+
+    fn release(&mut self, trajectories: &[TrajectoryId]) {
+        let _ = trajectories;
+    }
+
+    fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
+        guarded(|| score::score(&self.decoder, requests))
+    }
+
+    fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
+        let _ = batch;
+        Err(EngineError::Backend("not yet".into()))
+    }
+
+    fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
+        guarded(|| supervise::supervise(&self.decoder, &mut self.training.cold_start, batch))
+    }
+
+    fn freeze_reference(&mut self) {
+        self.training.reference = Some(self.decoder.copy());
+    }
+
+    fn begin_rl(&mut self) {
+        self.training.cold_start = supervise::ColdStart::default();
+        self.training.learner = optimizer::AdamW::default();
+    }
+
+    fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
+        guarded(|| {
+            let weights = checkpoint::write_decoder(&self.decoder, folder)?;
+            if with_optimizer {
+                self.training.save(folder, weights)?;
+            }
+            self.vocabulary.save(folder)
+        })
+    }
+
+    fn load(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
+        guarded(|| {
+            let (decoder, weights) = read_fitting(folder, &*self.vocabulary, self.decoder.device)?;
+            self.training = if with_optimizer {
+                TrainingState::load(folder, &decoder, weights)?
+            } else {
+                TrainingState::default()
+            };
+            self.decoder = decoder;
+            Ok(())
+        })
+    }
+}
+
+/// Sets threads and finds the device.
+fn prepare(settings: &EngineSettings) -> Result<Device, EngineError> {
+    set_threads(match settings.threads {
+        0 => std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        threads => threads,
+    });
+    match settings.device {
+        DeviceSetting::Cpu => Ok(Device::Cpu),
+        DeviceSetting::Auto => Ok(Device::cuda_if_available()),
+        DeviceSetting::Cuda(number) if i64::from(number) < cuda_devices() => {
+            Ok(Device::Cuda(number as usize))
+        }
+        DeviceSetting::Cuda(number) => Err(EngineError::BadRequest(format!(
+            "device cuda({number}) is not there: this build and machine have {} CUDA devices; use \
+             cpu or auto",
+            cuda_devices()
+        ))),
+    }
+}
+
+fn check_vocabulary(shape: &DecoderSettings, vocabulary: &dyn Vocabulary) -> Result<(), String> {
+    if vocabulary.size() as i64 <= shape.vocab_size {
+        return Ok(());
+    }
+    Err(format!(
+        "vocab_size is {}, but the tokenizer has {} ids, and each needs a row of the embedding",
+        shape.vocab_size,
+        vocabulary.size()
+    ))
+}
+
+fn read_fitting(
+    folder: &Path,
+    vocabulary: &dyn Vocabulary,
+    device: Device,
+) -> Result<(Decoder, u64), EngineError> {
+    let (decoder, weights) = checkpoint::read_decoder(folder, device)?;
+    check_vocabulary(&decoder.shape.settings, vocabulary).map_err(|problem| {
+        let path = folder.join(checkpoint::CONFIG);
+        tensor_file::bad_file(
+            &path,
+            problem,
+            "use the tokenizer that lies beside the weights",
+        )
+    })?;
+    Ok((decoder, weights))
+}
+
+/// Runs `work`; an operator that libtorch refuses (memory, above all) becomes an error. tch's short
+/// forms panic, and the sums of a model are unreadable in its long ones.
+fn guarded<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("an operator of libtorch failed");
+        Err(EngineError::Backend(text.to_owned()))
+    })
+}

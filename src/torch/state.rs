@@ -1,0 +1,196 @@
+//! What training carries besides the weights, and its file: optimizer.safetensors.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use crate::engine::EngineError;
+
+use super::decoder::{Decoder, slots};
+use super::optimizer::AdamW;
+use super::supervise::{Aid, ColdStart};
+use super::tensor_file::{TensorFile, bad_file, read, write_whole};
+
+const FILE: &str = "optimizer.safetensors";
+
+/// Optimizers of both stages, and the frozen reference.
+#[derive(Default)]
+pub(super) struct TrainingState {
+    pub cold_start: ColdStart,
+    /// AdamW of the RL stage.
+    pub learner: AdamW,
+    pub reference: Option<Decoder>,
+}
+
+/// Counters, and what the file belongs to; stored as JSON in the file's metadata.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// Fingerprint of the weights file it was saved with.
+    weights: String,
+    cold_start_steps: i64,
+    aid_steps: i64,
+    learner_steps: i64,
+}
+
+impl TrainingState {
+    /// Writes everything beside the weights whose fingerprint is `weights`.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`].
+    pub fn save(&self, folder: &Path, weights: u64) -> Result<(), EngineError> {
+        let cold = &self.cold_start;
+        let note = Note {
+            weights: format!("{weights:016x}"),
+            cold_start_steps: cold.adam.steps,
+            aid_steps: cold.aid.as_ref().map_or(0, |aid| aid.adam.steps),
+            learner_steps: self.learner.steps,
+        };
+        let note = serde_json::to_string(&note);
+        let mut file = TensorFile {
+            tensors: Default::default(),
+            note: Some(note.map_err(|error| EngineError::Backend(error.to_string()))?),
+        };
+        let mut add = |name: String, tensor: &Tensor| {
+            file.tensors.insert(name, tensor.shallow_clone());
+        };
+        for (name, momentum) in &cold.muon.momenta {
+            add(format!("muon.{name}"), momentum);
+        }
+        let aid_adam = cold.aid.as_ref().map(|aid| ("aid_adam", &aid.adam));
+        let adams = [("cold_adam", &cold.adam), ("learner", &self.learner)];
+        for (prefix, adam) in adams.into_iter().chain(aid_adam) {
+            for (name, (first, second)) in &adam.moments {
+                add(format!("{prefix}.first.{name}"), first);
+                add(format!("{prefix}.second.{name}"), second);
+            }
+        }
+        for (number, probe) in cold
+            .aid
+            .iter()
+            .flat_map(|aid| aid.probes.iter().enumerate())
+        {
+            add(format!("aid.{number}"), &probe.tensor);
+        }
+        for (name, tensor) in self.reference.iter().flat_map(Decoder::exported) {
+            add(format!("reference.{name}"), &tensor);
+        }
+        write_whole(folder, FILE, &file.bytes()?)
+    }
+
+    /// Reads back what [`TrainingState::save`] wrote for `decoder`, whose weights file has the
+    /// fingerprint `weights`.
+    ///
+    /// # Errors
+    /// [`EngineError::BadFile`].
+    pub fn load(folder: &Path, decoder: &Decoder, weights: u64) -> Result<Self, EngineError> {
+        let path = folder.join(FILE);
+        let remedy = "take a folder that was saved with its optimizer, or begin anew without it";
+        let file = TensorFile::parse(&path, &read(&path)?)?;
+        let note: Note = file
+            .note
+            .as_deref()
+            .and_then(|note| serde_json::from_str(note).ok())
+            .ok_or_else(|| bad_file(&path, "it lacks the counters of the optimizers", remedy))?;
+        if note.weights != format!("{weights:016x}") {
+            return Err(bad_file(
+                &path,
+                format!(
+                    "it belongs to weights {:?}, but model.safetensors beside it is {weights:016x}",
+                    note.weights
+                ),
+                remedy,
+            ));
+        }
+        let mut reader = Reader {
+            path: &path,
+            file,
+            decoder,
+        };
+        let mut state = Self {
+            cold_start: ColdStart {
+                adam: reader.adam("cold_adam", note.cold_start_steps)?,
+                ..ColdStart::default()
+            },
+            learner: reader.adam("learner", note.learner_steps)?,
+            reference: reader.reference()?,
+        };
+        for name in reader.names("muon.") {
+            let momentum = reader.take("muon.", &name)?;
+            state.cold_start.muon.momenta.insert(name, momentum);
+        }
+        let mut probes = Vec::new();
+        for name in reader.names("aid.") {
+            probes.push(reader.take("", &format!("aid.{name}"))?);
+        }
+        if !probes.is_empty() {
+            let adam = reader.adam("aid_adam", note.aid_steps)?;
+            state.cold_start.aid = Some(Aid::assemble(probes, adam));
+        }
+        Ok(state)
+    }
+}
+
+/// Takes state tensors out of a file, sized as the decoder's parameters.
+struct Reader<'a> {
+    path: &'a Path,
+    file: TensorFile,
+    decoder: &'a Decoder,
+}
+
+impl Reader<'_> {
+    /// What follows `prefix` in the keys that begin with it, sorted.
+    fn names(&self, prefix: &str) -> Vec<String> {
+        let keys = self.file.tensors.keys();
+        keys.filter_map(|key| key.strip_prefix(prefix))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The tensor `prefix` + `name`, which must have the size of the parameter `name`.
+    fn take(&mut self, prefix: &str, name: &str) -> Result<Tensor, EngineError> {
+        let width = self.decoder.shape.settings.hidden_size;
+        let parameter = self
+            .decoder
+            .parameters()
+            .into_iter()
+            .find(|p| p.name == name);
+        let size = match parameter {
+            Some(parameter) => parameter.tensor.size(),
+            None => vec![width, width], // a probe of the aid
+        };
+        let tensor = self
+            .file
+            .take(self.path, &format!("{prefix}{name}"), &size)?;
+        Ok(tensor.to_device(self.decoder.device))
+    }
+
+    fn adam(&mut self, prefix: &str, steps: i64) -> Result<AdamW, EngineError> {
+        let mut adam = AdamW {
+            steps,
+            ..AdamW::default()
+        };
+        for name in self.names(&format!("{prefix}.first.")) {
+            let first = self.take(&format!("{prefix}.first."), &name)?;
+            let second = self.take(&format!("{prefix}.second."), &name)?;
+            adam.moments.insert(name, (first, second));
+        }
+        Ok(adam)
+    }
+
+    fn reference(&mut self) -> Result<Option<Decoder>, EngineError> {
+        if self.names("reference.").is_empty() {
+            return Ok(None);
+        }
+        let shape = &self.decoder.shape;
+        let tensors = slots(shape)
+            .iter()
+            .map(|slot| {
+                let key = format!("reference.{}", slot.name);
+                self.file.take(self.path, &key, &slot.size)
+            })
+            .collect::<Result<_, _>>()?;
+        let device = self.decoder.device;
+        Ok(Some(Decoder::assemble(shape.clone(), tensors, device)))
+    }
+}
