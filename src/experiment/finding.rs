@@ -142,6 +142,27 @@ impl Log {
             .retain(|known| known != path && !known.starts_with(&prefix));
     }
 
+    /// Puts the findings of each file into the order of its lines; files stay in the order in which
+    /// they were met, overrides come last.
+    pub(super) fn sort(&mut self) {
+        let mut files: Vec<String> = Vec::new();
+        for finding in &self.findings {
+            if let Place::File { file, .. } = &finding.place {
+                if !files.contains(file) {
+                    files.push(file.clone());
+                }
+            }
+        }
+        self.findings.sort_by_key(|finding| match &finding.place {
+            Place::Default => (0, 0, 0),
+            Place::File { file, line, column } => {
+                let number = files.iter().position(|known| known == file);
+                (1 + number.unwrap_or_default(), *line, *column)
+            }
+            Place::Override(_) => (usize::MAX, 0, 0),
+        });
+    }
+
     /// Adds a finding about the given settings; where one of them could not be read, it is dropped.
     pub(super) fn report(
         &mut self,

@@ -1,11 +1,15 @@
 //! From a file and overrides to a resolved experiment.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::check;
 use super::finding::{ExperimentErrors, Finding, Log, Place, Severity};
+use super::paths::neighbour;
 use super::reader::{self, Reader};
 use super::setting::{Setting, join};
+use super::sizes;
 use super::spec::{Experiment, PolicySettings};
 
 /// A resolved experiment: its base files, the file itself and the overrides, laid over the defaults.
@@ -22,6 +26,22 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// What `--check` prints: the resolved file, and as comments under it what follows from it and
+    /// what should be known. The whole is an experiment file again.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = self.experiment.to_ron();
+        for line in sizes::sizes(&self.experiment) {
+            text.push_str(&format!("// {line}\n"));
+        }
+        for note in &self.notes {
+            for line in note.to_string().lines() {
+                text.push_str(&format!("// {line}\n"));
+            }
+        }
+        text
+    }
+
     /// Refuses an experiment that can be checked but not run yet.
     ///
     /// # Errors
@@ -133,12 +153,22 @@ impl Loader {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) => {
-                return self.refuse(
+                let named = path.display().to_string();
+                let what = match error.kind() {
+                    ErrorKind::NotFound => format!("{named:?} is not there"),
+                    ErrorKind::InvalidData => format!("{named:?} is no text in UTF-8"),
+                    _ => format!("{named:?} cannot be read ({error})"),
+                };
+                self.refuse(
                     &place,
-                    format!("{:?} cannot be read: {error}", path.display().to_string()),
+                    what,
                     "an experiment is a text file; base is relative to the file that names it",
                     "there is nothing to run",
                 );
+                if let Some(finding) = self.log.findings.last_mut() {
+                    finding.nearest = neighbour(path);
+                }
+                return;
             }
         };
         self.chain.push(identity);
@@ -186,7 +216,14 @@ impl Loader {
         if folder.as_os_str().is_empty() {
             return;
         }
-        let anchor = |text: &mut String| {
+        let label = path.display().to_string();
+        let places = &self.log.places;
+        let anchor = |setting: &str, text: &mut String| {
+            let here =
+                matches!(places.get(setting), Some(Place::File { file, .. }) if *file == label);
+            if !here {
+                return;
+            }
             let beside = folder.join(text.as_str());
             if !text.is_empty() && Path::new(text.as_str()).is_relative() && beside.exists() {
                 if let Ok(absolute) = std::path::absolute(&beside) {
@@ -194,9 +231,9 @@ impl Loader {
                 }
             }
         };
-        anchor(&mut self.experiment.task.facts);
+        anchor("task.facts", &mut self.experiment.task.facts);
         if let PolicySettings::Folder(folder) = &mut self.experiment.policy {
-            anchor(folder);
+            anchor("policy", folder);
         }
     }
 
@@ -212,6 +249,8 @@ impl Loader {
             );
         }
         self.experiment.check("", &mut self.log);
+        check::check(&self.experiment, &mut self.log);
+        self.log.sort();
         let (errors, notes): (Vec<_>, Vec<_>) = self
             .log
             .findings
@@ -246,20 +285,4 @@ impl Loader {
             ),
         }
     }
-}
-
-/// Finds a file or folder of an experiment: as it is (absolute, or relative to the current folder),
-/// or in the folder of the program or one around it.
-#[must_use]
-pub fn find_path(path: &str) -> Option<PathBuf> {
-    let path = Path::new(path);
-    if path.exists() {
-        return Some(path.to_owned());
-    }
-    let program = std::env::current_exe().ok()?;
-    program
-        .ancestors()
-        .skip(1)
-        .map(|folder| folder.join(path))
-        .find(|candidate| candidate.exists())
 }

@@ -7,14 +7,24 @@
 
 #[macro_use]
 mod define;
+#[macro_use]
+mod choice;
+
+mod check;
 mod finding;
+mod leaf;
 mod load;
+mod paths;
 mod preset;
 mod reader;
+mod reference;
 mod refuse;
 mod setting;
+mod sizes;
 mod spec;
 
 pub use finding::{ExperimentErrors, Finding, Place, Severity};
-pub use load::{Resolved, find_path};
+pub use load::Resolved;
+pub use paths::find_path;
+pub use reference::reference_markdown;
 pub use spec::*;

@@ -8,6 +8,7 @@ use ron::value::RawValue;
 use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
 
 use super::finding::{Finding, Log, Place, Severity};
+use super::refuse::excerpt;
 
 /// Reads one file or one override.
 pub(super) struct Reader<'a> {
@@ -93,10 +94,16 @@ impl<'a> Reader<'a> {
         let at = position_in(raw, error.span.start);
         let part = raw.get(at..).unwrap_or(raw);
         let name = if path.is_empty() { "the file" } else { path };
+        let line = part.lines().next().unwrap_or_default().trim();
+        let here = if line.is_empty() {
+            "at the end".to_owned()
+        } else {
+            format!("before `{}`", excerpt(line))
+        };
         self.refuse(
             path,
             part,
-            format!("{name} cannot be read: {}", error.code),
+            format!("{name} cannot be read {here} ({})", error.code),
             None,
             "a file is one RON value, ( name: value, ... ): brackets closed, commas between the parts, text in \"quotes\"",
             "nothing after this place was read",

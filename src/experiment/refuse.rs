@@ -90,7 +90,7 @@ pub(super) fn word<T: Setting>(
             raw,
             format!("{path} {word} is planned and not built yet"),
             None,
-            format!("one of {available}"),
+            format!("available: {available}"),
             "no code would follow it",
         );
     }

@@ -191,7 +191,8 @@ pub fn build_app(
         .insert_resource(tools)
         .insert_resource(interrupts);
     for plugin in plugins {
-        app.add_plugins(plugin);
+        // Called by hand: bevy tells plugins apart by type, and these have one type.
+        plugin(&mut app);
     }
     app.finish();
     app.cleanup();

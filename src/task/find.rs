@@ -26,20 +26,20 @@ pub fn find_document<'a>(question: &'a QuestionData, query: &str) -> Option<&'a 
 /// without it the task has the shipped tokenizer, or one trained on its own file of facts.
 ///
 /// # Errors
-/// [`TaskError`] if a file breaks a rule.
+/// [`TaskError`] if a file breaks a rule, or the kind of task is not built.
 pub fn load(
     settings: &TaskSettings,
     tokenizer: Option<TextTokenizer>,
 ) -> Result<Box<dyn Task>, TaskError> {
-    if settings.kind != TaskKind::Lookup {
-        return Err(TaskError::NotBuilt {
-            kind: settings.kind,
-        });
+    match settings.kind {
+        TaskKind::Lookup => {
+            let task = match (settings.facts.as_str(), tokenizer) {
+                ("", None) => LookupTask::shipped()?,
+                ("", Some(tokenizer)) => LookupTask::shipped_for(tokenizer)?,
+                (path, tokenizer) => LookupTask::from_file(Path::new(path), tokenizer)?,
+            };
+            Ok(Box::new(task))
+        }
+        kind @ TaskKind::SearchQa => Err(TaskError::NotBuilt { kind }),
     }
-    let task = match (settings.facts.as_str(), tokenizer) {
-        ("", None) => LookupTask::shipped()?,
-        ("", Some(tokenizer)) => LookupTask::shipped_for(tokenizer)?,
-        (path, tokenizer) => LookupTask::from_file(Path::new(path), tokenizer)?,
-    };
-    Ok(Box::new(task))
 }

@@ -6,11 +6,15 @@
 //! libtorch: initial weights, sampling and aids draw from [`crate::random`].
 
 mod batch;
+mod cache;
 mod checkpoint;
 mod decoder;
+mod generate;
+mod learn;
 pub mod loss;
 mod muon;
 mod optimizer;
+mod sample;
 mod score;
 mod state;
 mod supervise;
@@ -31,6 +35,7 @@ use crate::engine::{
 };
 use crate::experiment::{DecoderSettings, DeviceSetting, EngineSettings};
 use crate::trajectory::TrajectoryId;
+use cache::KeptCaches;
 use decoder::{Decoder, Shape};
 use state::TrainingState;
 
@@ -51,6 +56,7 @@ pub struct TorchEngine {
     decoder: Decoder,
     vocabulary: Arc<dyn Vocabulary + Send + Sync>,
     training: TrainingState,
+    caches: KeptCaches,
 }
 
 impl TorchEngine {
@@ -79,6 +85,7 @@ impl TorchEngine {
                 decoder: Decoder::new(shape, seed, device),
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
+                caches: KeptCaches::default(),
             })
         })
     }
@@ -101,6 +108,7 @@ impl TorchEngine {
                 decoder,
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
+                caches: KeptCaches::default(),
             })
         })
     }
@@ -121,12 +129,13 @@ impl TorchEngine {
 
 impl Engine for TorchEngine {
     fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
-        let _ = requests;
-        Err(EngineError::Backend("not yet".into()))
+        guarded(|| generate::generate(&self.decoder, &mut self.caches, &*self.vocabulary, requests))
     }
 
     fn release(&mut self, trajectories: &[TrajectoryId]) {
-        let _ = trajectories;
+        for &id in trajectories {
+            self.caches.release(id);
+        }
     }
 
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
@@ -134,11 +143,13 @@ impl Engine for TorchEngine {
     }
 
     fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
-        let _ = batch;
-        Err(EngineError::Backend("not yet".into()))
+        self.caches.clear();
+        let (learner, reference) = (&mut self.training.learner, &self.training.reference);
+        guarded(|| learn::learn(&self.decoder, learner, reference.as_ref(), batch))
     }
 
     fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
+        self.caches.clear();
         guarded(|| supervise::supervise(&self.decoder, &mut self.training.cold_start, batch))
     }
 
@@ -170,6 +181,7 @@ impl Engine for TorchEngine {
                 TrainingState::default()
             };
             self.decoder = decoder;
+            self.caches.clear();
             Ok(())
         })
     }

@@ -74,7 +74,7 @@ settings! {
         junk: f32 = 0.0, unit "chance",
             where from_to(0.0, 1.0) or "it is no chance";
         /// Chance of made-up names and values.
-        pseudo: f32 = 0.5, unit "chance",
+        pseudo: f32 = 0.35, unit "chance",
             where from_to(0.0, 1.0) or "it is no chance";
     }
 }
@@ -118,7 +118,7 @@ settings! {
         /// Turns of a trajectory; 0: objectives + 3.
         turns: u32 = 0, unit "turns";
         /// Tokens sampled in one turn.
-        turn_tokens: u32 = 192, unit "tokens",
+        turn_tokens: u32 = 160, unit "tokens",
             where at_least(1.0) or "no turn could be written";
         /// Tokens sampled in one trajectory.
         trajectory_tokens: u32 = 1024, unit "tokens",

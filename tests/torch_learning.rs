@@ -1,0 +1,200 @@
+//! RL updates: they raise what they should, repeat, resume, and stop at numbers that are not finite.
+#![cfg(feature = "torch")]
+
+#[path = "common/torch.rs"]
+mod common;
+
+use common::{engine, ids, supervised};
+use palimpsest::engine::{
+    Engine, EngineError, LearnBatch, LearnKnobs, LearnReport, LearnRow, ScoreRequest,
+};
+use palimpsest::torch::TorchEngine;
+use palimpsest::trajectory::TrajectoryId;
+
+fn score(engine: &mut TorchEngine, ids: &[u32]) -> Vec<f32> {
+    let request = ScoreRequest {
+        id: TrajectoryId::default(),
+        trunk: ids.to_vec(),
+        score_trunk: true,
+        branches: vec![],
+        temperature: 1.0,
+    };
+    engine.score(&[request]).unwrap()[0].trunk.clone()
+}
+
+/// Rows of different lengths, on-policy for `engine`; even ones were good, odd ones bad.
+fn batch(engine: &mut TorchEngine) -> LearnBatch {
+    let rows: Vec<LearnRow> = (0..7u32)
+        .map(|n| {
+            let ids = ids(n, 8 + 5 * n as usize);
+            let mask: Vec<bool> = (0..ids.len()).map(|i| i > 3 && i % 4 != 0).collect();
+            let sign = if n % 2 == 0 { 1.0 } else { -1.0 };
+            LearnRow {
+                old_logprobs: score(engine, &ids),
+                advantages: mask.iter().map(|&m| if m { sign } else { 0.0 }).collect(),
+                ids,
+                mask,
+            }
+        })
+        .collect();
+    LearnBatch {
+        rows,
+        mini_batches: vec![vec![0, 3, 5, 6], vec![1, 2, 4]],
+        knobs: LearnKnobs {
+            clip_low: 0.2,
+            clip_high: 0.28,
+            clip_dual: f32::INFINITY,
+            kl_weight: 0.0,
+            lr: 1e-3,
+            betas: (0.9, 0.95),
+            eps: 1e-8,
+            weight_decay: 0.01,
+            grad_clip: 1.0,
+            temperature: 1.0,
+        },
+    }
+}
+
+/// Sum of advantage * log-prob over all trained ids.
+fn objective(engine: &mut TorchEngine, batch: &LearnBatch) -> f32 {
+    let mut sum = 0.0;
+    for row in &batch.rows {
+        let scored = score(engine, &row.ids);
+        sum += scored
+            .iter()
+            .zip(&row.advantages)
+            .map(|(lp, a)| lp * a)
+            .sum::<f32>();
+    }
+    sum
+}
+
+#[test]
+fn an_update_raises_good_tokens_and_lowers_bad_ones() {
+    let mut engine = engine(5);
+    let batch = batch(&mut engine);
+    let before = objective(&mut engine, &batch);
+    let report = engine.learn(&batch).unwrap();
+    assert!(objective(&mut engine, &batch) > before + 0.5);
+
+    let [first, second] = &report.mini_batches[..] else {
+        panic!("two mini-batches were asked for");
+    };
+    let trained = |row: &LearnRow| row.mask.iter().filter(|m| **m).count() as u64;
+    assert_eq!(
+        first.tokens,
+        [0, 3, 5, 6]
+            .map(|n| trained(&batch.rows[n]))
+            .iter()
+            .sum::<u64>()
+    );
+    assert!(
+        first.ratio_gap < 1e-4 && first.pg_clipfrac == 0.0,
+        "on-policy: {first:?}"
+    );
+    assert!(
+        first.ppo_kl.abs() < 1e-5 && first.grad_norm > 0.0,
+        "{first:?}"
+    );
+    assert!(
+        first.entropy > 0.5 && first.entropy < (common::IDS as f64).ln(),
+        "{first:?}"
+    );
+    assert!(
+        second.ratio_gap > 1e-3,
+        "the first mini-batch has moved the weights: {second:?}"
+    );
+
+    for (row, logprobs) in batch.rows.iter().zip(&report.logprobs) {
+        assert_eq!(row.ids.len(), logprobs.len());
+        for (lp, mask) in logprobs.iter().zip(&row.mask) {
+            assert_eq!(*lp != 0.0, *mask);
+        }
+    }
+    let (row, logprobs) = (&batch.rows[5], &report.logprobs[5]);
+    for i in (0..row.ids.len()).filter(|&i| row.mask[i]) {
+        assert!((row.old_logprobs[i] - logprobs[i]).abs() < 1e-4);
+    }
+}
+
+#[test]
+fn the_loss_is_the_token_mean_of_the_whole_mini_batch() {
+    let mut engine = engine(5);
+    let mut batch = batch(&mut engine);
+    batch.mini_batches = vec![(0..7).collect()];
+    let (mut sum, mut tokens) = (0.0, 0.0);
+    for row in &batch.rows {
+        sum += row.advantages.iter().sum::<f32>();
+        tokens += row.mask.iter().filter(|m| **m).count() as f32;
+    }
+    let report = engine.learn(&batch).unwrap();
+    assert!((report.mini_batches[0].pg_loss + f64::from(sum / tokens)).abs() < 1e-5);
+}
+
+#[test]
+fn the_same_update_gives_the_same_bits() {
+    let run = || {
+        let mut engine = engine(5);
+        let batch = batch(&mut engine);
+        [engine.learn(&batch).unwrap(), engine.learn(&batch).unwrap()]
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_saved_and_loaded_engine_goes_on_learning_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut whole = engine(5);
+    whole.supervise(&supervised(0, 0.01, 0.5)).unwrap();
+    whole.begin_rl();
+    whole.freeze_reference();
+    let mut batch = batch(&mut whole);
+    batch.knobs.kl_weight = 0.05;
+    whole.learn(&batch).unwrap();
+    whole.save(folder.path(), true).unwrap();
+    let expected: [LearnReport; 2] = [whole.learn(&batch).unwrap(), whole.learn(&batch).unwrap()];
+    assert!(expected[0].mini_batches[0].kl_loss > 0.0);
+
+    let mut resumed = engine(6);
+    resumed.load(folder.path(), true).unwrap();
+    let actual = [
+        resumed.learn(&batch).unwrap(),
+        resumed.learn(&batch).unwrap(),
+    ];
+    assert_eq!(actual, expected);
+}
+
+#[test]
+fn numbers_that_are_not_finite_leave_the_weights_untouched() {
+    let mut engine = engine(5);
+    let good = batch(&mut engine);
+    for spoil in [
+        (|b| b.rows[0].advantages[5] = f32::NAN) as fn(&mut LearnBatch),
+        |b| b.rows[3].old_logprobs[5] = f32::NAN,
+    ] {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        let before = objective(&mut engine, &good);
+        let error = engine.learn(&bad).unwrap_err();
+        assert!(matches!(error, EngineError::NotFinite(_)), "{error}");
+        assert!(error.to_string().contains("mini-batch 0"), "{error}");
+        assert_eq!(objective(&mut engine, &good), before);
+    }
+    let mut fresh = common::engine(5);
+    assert_eq!(engine.learn(&good).unwrap(), fresh.learn(&good).unwrap());
+}
+
+#[test]
+fn broken_updates_name_the_row_and_the_rule() {
+    let mut engine = engine(5);
+    let good = batch(&mut engine);
+    let mut refusal = |spoil: fn(&mut LearnBatch)| {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        engine.learn(&bad).unwrap_err().to_string()
+    };
+    assert!(refusal(|b| b.rows[2].mask[0] = true).contains("row 2 trains its first id"));
+    assert!(refusal(|b| b.rows[2].advantages.clear()).contains("advantages has 0 entries"));
+    assert!(refusal(|b| b.mini_batches[1].push(7)).contains("names row 7"));
+    assert!(refusal(|b| b.knobs.kl_weight = 0.1).contains("no reference policy was frozen"));
+}
