@@ -4,11 +4,21 @@
 //! Data runs one way: experiment -> task -> rollout <-> engine, tools -> reward -> credit -> learner
 //! -> record -> report. `ARCHITECTURE.md` has the picture.
 
+pub mod credit;
+pub mod doctor;
 pub mod engine;
+pub mod eval;
 pub mod experiment;
+pub mod learner;
 pub mod random;
+pub mod record;
+pub mod reward;
+pub mod rollout;
+pub mod run;
+pub mod schedule;
 pub mod task;
 pub mod tokenizer;
+pub mod tools;
 #[cfg(feature = "torch")]
 pub mod torch;
 pub mod trajectory;

@@ -1,1 +1,35 @@
-fn main() {}
+//! The program: reads arguments, chooses the mode, builds the app, gives an exit code.
+//!
+//! Exit codes: 0 done, 1 the run or command failed, 2 a bad experiment file or bad arguments, 130
+//! stopped by the user.
+
+mod arguments;
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    commands::settle_openmp();
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()),
+        )
+        .with_target(false)
+        .without_time()
+        .init();
+    let outcome = match arguments.command {
+        Some(Command::Report { run }) => commands::report(&run),
+        Some(Command::Doctor) => commands::doctor(),
+        None => commands::train(&arguments.train),
+    };
+    outcome.unwrap_or_else(|error| {
+        tracing::error!("{error:#}");
+        ExitCode::from(1)
+    })
+}

@@ -4,9 +4,12 @@
 //! (`link.rs`); the implementation in libtorch lives in `torch`, the one with fixed replies in
 //! `scripted.rs`.
 
+mod link;
 mod request;
+pub mod scripted;
 mod stop;
 
+pub use link::*;
 pub use request::*;
 pub use stop::StopMatcher;
 

@@ -3,20 +3,18 @@
 //! A task draws questions (with the documents their tools can find), judges answers and notes, and
 //! makes the examples of the cold start. It reads assets and settings; it knows nothing of engines.
 
+mod error;
+mod find;
+pub mod lookup;
+
+pub use error::TaskError;
+pub use find::{NOTHING_FOUND, find_document, load};
+
 use crate::engine::SupervisedPart;
 use crate::experiment::MixSettings;
 use crate::trajectory::{QuestionData, TokenId};
 
-/// Which entities a question may ask about. Evaluation entities are never trained on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Split {
-    /// Entities for the cold start and RL.
-    Train,
-    /// Entities for choosing settings.
-    Validation,
-    /// Entities for the numbers that are reported.
-    Test,
-}
+pub use crate::experiment::Split;
 
 /// What an answer was worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,7 +37,7 @@ pub struct NotesCount {
 /// A source of questions.
 pub trait Task: Send + Sync {
     /// The tokenizer of the task's text.
-    fn tokenizer(&self) -> &crate::tokenizer::TextTokenizer;
+    fn tokenizer(&self) -> &std::sync::Arc<crate::tokenizer::TextTokenizer>;
 
     /// Draws question number `index` of (`seed`, `a`): the same address gives the same question.
     /// `redraw` draws the facts anew, so that nothing can be memorised.
@@ -60,7 +58,8 @@ pub trait Task: Send + Sync {
     /// have been seen before the notes were written.
     fn count_notes(&self, question: &QuestionData, notes: &str, searched: &[String]) -> NotesCount;
 
-    /// Examples of one cold start step: the same address gives the same examples.
+    /// Examples of one cold start step: the same address gives the same examples. `step` counts
+    /// from the beginning of the cold start, over all its stages.
     fn cold_start_examples(&self, seed: u64, step: u32, mix: &MixSettings) -> Vec<SupervisedPart>;
 
     /// Renders a tool result as the policy sees it: text and ids, tool tags included.

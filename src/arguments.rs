@@ -1,0 +1,59 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Train long-horizon agents to write good notes, and see why each note was rewarded.
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    about,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true
+)]
+pub struct Arguments {
+    /// What to do instead of training.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Training.
+    #[command(flatten)]
+    pub train: Train,
+}
+
+/// Commands beside training.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Write report.html and summary.json of a run anew
+    Report {
+        /// The run folder
+        run: PathBuf,
+    },
+    /// Say what was found on this machine, what is wanted, and how to mend it
+    Doctor,
+}
+
+/// Arguments of training.
+#[derive(Args, Debug)]
+pub struct Train {
+    /// Experiment file (RON) to run
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "resume",
+        conflicts_with = "resume"
+    )]
+    pub experiment: Option<PathBuf>,
+    /// Make the run folder exactly here instead of a numbered one under the folder of runs
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub run_dir: Option<PathBuf>,
+    /// Go on with the run in this folder from its last checkpoint
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// Override one setting, as in `--set learner.steps=40`; may be repeated
+    #[arg(long = "set", value_name = "K=V")]
+    pub set: Vec<String>,
+    /// Print the resolved experiment and its derived sizes, and run nothing
+    #[arg(long)]
+    pub check: bool,
+}

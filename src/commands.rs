@@ -1,0 +1,228 @@
+//! The modes of the program.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use palimpsest::engine::EngineLink;
+use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved};
+use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_report};
+use palimpsest::run::{Origin, Recorder, Started, build_app, plugins, run_to_end};
+use palimpsest::task::Task;
+use palimpsest::tokenizer::TextTokenizer;
+use palimpsest::tools::Interrupts;
+
+use crate::arguments::Train;
+
+/// Exit code of a bad experiment file.
+const BAD_FILE: u8 = 2;
+/// Exit code of a run that the user stopped.
+const STOPPED: u8 = 130;
+
+/// OpenMP reads its wait policy when libtorch is loaded, before `main`: if it is not set, the
+/// program starts itself again with it set. Idle threads then sleep instead of spinning against
+/// each other.
+pub fn settle_openmp() {
+    #[cfg(all(unix, feature = "torch"))]
+    if std::env::var_os("OMP_WAIT_POLICY").is_none() {
+        use std::os::unix::process::CommandExt as _;
+        if let Ok(program) = std::env::current_exe() {
+            // `exec` only returns if it failed; then the program goes on, a little slower.
+            let _failed = std::process::Command::new(program)
+                .args(std::env::args_os().skip(1))
+                .env("OMP_WAIT_POLICY", "passive")
+                .exec();
+        }
+    }
+}
+
+/// `palimpsest --experiment FILE` and `palimpsest --resume DIR`.
+pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
+    let (resolved, origin) = match read_experiment(arguments)? {
+        Ok(read) => read,
+        Err(problems) => return bad_file(&problems),
+    };
+    if arguments.check {
+        write!(std::io::stdout(), "{}", resolved.experiment.to_ron())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Err(missing) = resolved.ready() {
+        return bad_file(&missing);
+    }
+    for note in &resolved.notes {
+        tracing::warn!("{note}");
+    }
+    let experiment = resolved.experiment;
+    let text = experiment.to_ron();
+    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
+        &experiment.task,
+        policy_tokenizer(&experiment)?,
+    )?);
+    let engine = engine_settings(&experiment, Arc::clone(&task));
+    let Started { launch, checkpoint } =
+        Started::new(&origin, experiment, &text, task).map_err(plain)?;
+    let run = launch.recorder.folder.path().to_path_buf();
+    match &checkpoint {
+        Some(checkpoint) => tracing::info!(
+            "going on in {run:?} from {:?}",
+            checkpoint.file_name().unwrap_or_default()
+        ),
+        None => tracing::info!("run folder {run:?}"),
+    }
+    let link = start_engine(engine, checkpoint)?;
+    let interrupts = Interrupts::default();
+    let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
+    app.world()
+        .resource::<palimpsest::tools::ToolLink>()
+        .listen_for_interrupts(&interrupts);
+    let outcome = run_to_end(&mut app).map_err(plain);
+    // The summary and the report tell of a failed run too.
+    let seconds = app
+        .world()
+        .resource::<palimpsest::run::RunClock>()
+        .seconds
+        .clone();
+    let recorder = app.world().resource::<Recorder>();
+    let pages = write_pages(&recorder.folder, seconds);
+    let status = outcome.with_context(|| {
+        format!(
+            "the run stopped; go on with: palimpsest --resume {}",
+            run.display()
+        )
+    })?;
+    pages?;
+    writeln!(std::io::stdout(), "{}", run.join("summary.json").display())?;
+    tracing::info!("report: {}", run.join("report.html").display());
+    if status == RunStatus::Stopped {
+        tracing::warn!("stopped; go on with: palimpsest --resume {}", run.display());
+        return Ok(ExitCode::from(STOPPED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+type Read = Result<(Resolved, Origin), ExperimentErrors>;
+
+/// The experiment and where its run goes.
+fn read_experiment(arguments: &Train) -> anyhow::Result<Read> {
+    if let Some(run) = &arguments.resume {
+        let folder = RunFolder::look(run)?;
+        let file = folder.file("experiment.ron");
+        return Ok(
+            Experiment::load(&file, &arguments.set).map(|read| (read, Origin::Resume(run.clone())))
+        );
+    }
+    let file = arguments
+        .experiment
+        .as_deref()
+        .context("--experiment FILE is missing")?;
+    Ok(Experiment::load(file, &arguments.set).map(|read| {
+        let origin = match &arguments.run_dir {
+            Some(folder) => Origin::At(folder.clone()),
+            None => Origin::New(read.experiment.record.runs.clone().into()),
+        };
+        (read, origin)
+    }))
+}
+
+fn bad_file(problems: &ExperimentErrors) -> anyhow::Result<ExitCode> {
+    writeln!(std::io::stderr(), "{problems}")?;
+    Ok(ExitCode::from(BAD_FILE))
+}
+
+fn plain(error: bevy_ecs::error::BevyError) -> anyhow::Error {
+    anyhow!("{}", error.to_string().trim())
+}
+
+/// The tokenizer that the policy brings, if it is a folder.
+fn policy_tokenizer(experiment: &Experiment) -> anyhow::Result<Option<TextTokenizer>> {
+    match &experiment.policy {
+        PolicySettings::Folder(folder) => Ok(Some(TextTokenizer::load(Path::new(folder))?)),
+        PolicySettings::New(_) => Ok(None),
+    }
+}
+
+/// What the engine thread needs to know to make its engine.
+struct EngineParts {
+    policy: PolicySettings,
+    settings: palimpsest::experiment::EngineSettings,
+    seed: u64,
+    task: Arc<dyn Task>,
+}
+
+fn engine_settings(experiment: &Experiment, task: Arc<dyn Task>) -> EngineParts {
+    EngineParts {
+        policy: experiment.policy.clone(),
+        settings: experiment.engine.clone(),
+        seed: experiment.seed,
+        task,
+    }
+}
+
+#[cfg(feature = "torch")]
+fn start_engine(
+    parts: EngineParts,
+    checkpoint: Option<std::path::PathBuf>,
+) -> anyhow::Result<EngineLink> {
+    use palimpsest::engine::Engine as _;
+    use palimpsest::torch::TorchEngine;
+    let link = EngineLink::start(move || {
+        let tokenizer = Arc::clone(parts.task.tokenizer());
+        if let Some(checkpoint) = checkpoint {
+            let mut engine = TorchEngine::from_folder(&checkpoint, tokenizer, &parts.settings)?;
+            engine.load(&checkpoint, true)?;
+            return Ok(engine);
+        }
+        match &parts.policy {
+            PolicySettings::New(shape) => {
+                TorchEngine::new(shape, parts.seed, tokenizer, &parts.settings)
+            }
+            PolicySettings::Folder(folder) => {
+                TorchEngine::from_folder(Path::new(folder), tokenizer, &parts.settings)
+            }
+        }
+    })?;
+    Ok(link)
+}
+
+#[cfg(not(feature = "torch"))]
+fn start_engine(_: EngineParts, _: Option<std::path::PathBuf>) -> anyhow::Result<EngineLink> {
+    Err(anyhow!(
+        "this program was built without libtorch (feature `torch`), so it cannot train; build it with default features"
+    ))
+}
+
+/// Writes summary.json and report.html from the record; says what of it was skipped.
+fn write_pages(folder: &RunFolder, seconds: BTreeMap<String, f64>) -> anyhow::Result<()> {
+    let record = RunRecord::read(folder)?;
+    for notice in &record.notices {
+        tracing::warn!("{notice}");
+    }
+    Summary::new(&record.view(), seconds).write(folder)?;
+    write_report(folder)?;
+    Ok(())
+}
+
+/// `palimpsest report RUN`.
+pub fn report(run: &Path) -> anyhow::Result<ExitCode> {
+    let folder = RunFolder::look(run)?;
+    let seconds = Summary::read(&folder)?
+        .map(|summary| summary.wall_seconds)
+        .unwrap_or_default();
+    write_pages(&folder, seconds)?;
+    writeln!(std::io::stdout(), "{}", run.join("report.html").display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `palimpsest doctor`.
+pub fn doctor() -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "torch")]
+    let devices = Some(palimpsest::torch::cuda_devices());
+    #[cfg(not(feature = "torch"))]
+    let devices = None;
+    let report = palimpsest::doctor::run(devices);
+    write!(std::io::stdout(), "{report}")?;
+    Ok(ExitCode::from(report.exit_code()))
+}

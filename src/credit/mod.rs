@@ -1,0 +1,12 @@
+//! Credit: pure functions from rewards to the weight of every token.
+//!
+//! Reads scores, memory rewards and rows; writes advantages by source. No components, no engine: the
+//! learner, the record, the report and the tests call the same functions.
+
+mod error;
+pub mod group;
+pub mod memory;
+pub mod plugin;
+pub mod spread;
+
+pub use error::CreditError;

@@ -1,0 +1,114 @@
+//! From advantages to the weight of every token, kept apart by source.
+
+use super::CreditError;
+use crate::trajectory::{Advantages, Row};
+
+/// The parts of every token's weight; each has the length of the row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenCredit {
+    /// A_T on every sampled token, 0 elsewhere.
+    pub outcome: Vec<f32>,
+    /// A_M,t on the sampled tokens of the notes of turn t, tags included, 0 elsewhere.
+    pub memory: Vec<f32>,
+    /// What the learner multiplies: outcome + memory.
+    pub weight: Vec<f32>,
+}
+
+/// Lays advantages out over a row: `A_k = A_T + A_M,t` for tokens inside `mem_t`, `A_T` for every
+/// other sampled token, exactly 0 for the prompt's and the tools' (MemPO, arXiv 2603.00680).
+///
+/// # Errors
+/// A span of notes that leaves the row or overlaps the one before it.
+pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, CreditError> {
+    let length = row.ids.len();
+    let sampled = |value: f32, at: usize| {
+        if row.mask.get(at) == Some(&true) {
+            value
+        } else {
+            0.0
+        }
+    };
+    let outcome: Vec<f32> = (0..length)
+        .map(|at| sampled(advantages.outcome, at))
+        .collect();
+    let mut memory = vec![0.0f32; length];
+    let mut free_from = 0;
+    for &(turn, start, end) in &row.notes {
+        let bad = |problem| CreditError::BadSpan {
+            turn,
+            start,
+            end,
+            length,
+            problem,
+        };
+        if start > end || end as usize > length {
+            return Err(bad("leaves the row"));
+        }
+        if start < free_from {
+            return Err(bad("overlaps the notes before it"));
+        }
+        free_from = end;
+        let Some(&(_, value)) = advantages.memory.iter().find(|(of, _)| *of == turn) else {
+            continue;
+        };
+        for at in start as usize..end as usize {
+            memory[at] = sampled(value, at);
+        }
+    }
+    let weight = outcome
+        .iter()
+        .zip(&memory)
+        .map(|(outcome, memory)| outcome + memory)
+        .collect();
+    Ok(TokenCredit {
+        outcome,
+        memory,
+        weight,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row {
+            ids: (0..8).collect(),
+            mask: vec![false, true, true, true, false, true, true, true],
+            logprobs: vec![0.0; 8],
+            turn: vec![0, 0, 0, 0, 0, 1, 1, 1],
+            notes: vec![(0, 1, 3), (1, 5, 7)],
+        }
+    }
+
+    #[test]
+    fn memory_falls_on_notes_alone_and_nothing_on_masked_tokens() {
+        let credit = token_credit(
+            &row(),
+            &Advantages {
+                outcome: 1.0,
+                memory: vec![(1, -0.5)],
+            },
+        )
+        .unwrap();
+        assert_eq!(credit.outcome, [0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
+        assert_eq!(credit.memory, [0.0, 0.0, 0.0, 0.0, 0.0, -0.5, -0.5, 0.0]);
+        assert_eq!(credit.weight, [0.0, 1.0, 1.0, 1.0, 0.0, 0.5, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn spans_that_overlap_or_leave_the_row_are_refused() {
+        let mut overlapping = row();
+        overlapping.notes = vec![(0, 1, 4), (1, 3, 6)];
+        assert!(matches!(
+            token_credit(&overlapping, &Advantages::default()),
+            Err(CreditError::BadSpan { turn: 1, .. })
+        ));
+        let mut outside = row();
+        outside.notes = vec![(0, 6, 9)];
+        assert!(matches!(
+            token_credit(&outside, &Advantages::default()),
+            Err(CreditError::BadSpan { turn: 0, .. })
+        ));
+    }
+}

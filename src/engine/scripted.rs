@@ -1,0 +1,125 @@
+//! An engine with fixed replies, for tests and replay: the whole application runs with it, without
+//! libtorch.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{
+    Engine, EngineError, Finish, GenerateRequest, Generated, LearnBatch, LearnReport,
+    MiniBatchReport, ScoreRequest, Scored, SupervisedBatch, SupervisedReport,
+};
+use crate::trajectory::{TokenId, TrajectoryId};
+
+/// Decides what a turn says, from the request alone.
+pub type Script = Arc<dyn Fn(&GenerateRequest) -> Vec<TokenId> + Send + Sync>;
+
+/// Replies by a script; every log-prob is -0.5, and learning changes nothing.
+pub struct ScriptedEngine {
+    script: Script,
+    /// Learn batches seen, for tests.
+    pub learned: Vec<LearnBatch>,
+}
+
+impl ScriptedEngine {
+    /// The log-prob that every id is said to have.
+    pub const LOGPROB: f32 = -0.5;
+
+    /// An engine that follows `script`.
+    #[must_use]
+    pub fn new(script: Script) -> Self {
+        Self {
+            script,
+            learned: Vec::new(),
+        }
+    }
+}
+
+impl Engine for ScriptedEngine {
+    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+        let reply = |request: &GenerateRequest| {
+            let mut ids = (self.script)(request);
+            let whole = ids.len() <= request.max_new_tokens as usize;
+            ids.truncate(request.max_new_tokens as usize);
+            let logprobs = vec![Self::LOGPROB; ids.len()];
+            let finish = if whole { Finish::Stop } else { Finish::Length };
+            Generated {
+                id: request.id,
+                turn: request.turn,
+                ids,
+                logprobs,
+                finish,
+            }
+        };
+        Ok(requests.iter().map(reply).collect())
+    }
+
+    fn release(&mut self, _: &[TrajectoryId]) {}
+
+    fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
+        let reply = |request: &ScoreRequest| Scored {
+            id: request.id,
+            trunk: if request.score_trunk {
+                vec![Self::LOGPROB; request.trunk.len()]
+            } else {
+                Vec::new()
+            },
+            branches: request
+                .branches
+                .iter()
+                .map(|branch| vec![Self::LOGPROB; branch.ids.len() - branch.scored_from as usize])
+                .collect(),
+        };
+        Ok(requests.iter().map(reply).collect())
+    }
+
+    fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
+        self.learned.push(batch.clone());
+        let tokens = |rows: &[usize]| {
+            rows.iter()
+                .map(|&row| batch.rows[row].mask.iter().filter(|&&on| on).count())
+                .sum::<usize>()
+        };
+        Ok(LearnReport {
+            mini_batches: batch
+                .mini_batches
+                .iter()
+                .map(|rows| MiniBatchReport {
+                    tokens: tokens(rows) as u64,
+                    ..MiniBatchReport::default()
+                })
+                .collect(),
+            logprobs: batch
+                .rows
+                .iter()
+                .map(|row| row.old_logprobs.clone())
+                .collect(),
+        })
+    }
+
+    fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
+        let parts = batch
+            .parts
+            .iter()
+            .map(|part| (part.name.clone(), 0.0, 1.0))
+            .collect();
+        Ok(SupervisedReport {
+            parts,
+            ..SupervisedReport::default()
+        })
+    }
+
+    fn freeze_reference(&mut self) {}
+
+    fn begin_rl(&mut self) {}
+
+    fn save(&mut self, folder: &Path, _: bool) -> Result<(), EngineError> {
+        std::fs::create_dir_all(folder).map_err(|source| EngineError::Io {
+            path: folder.into(),
+            source,
+        })
+    }
+
+    fn load(&mut self, _: &Path, _: bool) -> Result<(), EngineError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Files, devices, questions and the shape of the policy.
+
+use std::path::Path;
+
+use super::Log;
+use super::Severity::{Error, Missing};
+use crate::experiment::paths::find_path;
+use crate::experiment::spec::{
+    DecoderSettings, DeviceSetting, Experiment, PolicySettings, TaskKind,
+};
+
+/// Files, tasks and devices that must be there before a run.
+pub(super) fn what_is_there(experiment: &Experiment, log: &mut Log) {
+    if let PolicySettings::Folder(folder) = &experiment.policy {
+        match find_path(folder) {
+            None => log.report(
+                Missing,
+                &["policy"],
+                format!("policy folder {folder:?} is not there"),
+                "a folder with config.json, model.safetensors and tokenizer.json, beside this file, in the current folder or beside the program",
+                "there are no weights to begin with",
+            ),
+            Some(found) if found.join("model.safetensors.index.json").exists() => log.report(
+                Missing,
+                &["policy"],
+                format!("policy folder {folder:?} holds a checkpoint in several files"),
+                "one model.safetensors; large checkpoints in several files are planned",
+                "the weights cannot be read",
+            ),
+            Some(_) => {}
+        }
+    }
+    let facts = &experiment.task.facts;
+    if !facts.is_empty() && find_path(facts).is_none() {
+        log.report(
+            Missing,
+            &["task.facts"],
+            format!("task.facts {facts:?} is not there"),
+            "a file beside this one, in the current folder or beside the program; empty for the shipped facts",
+            "there is nothing to ask",
+        );
+    }
+    if experiment.task.kind == TaskKind::SearchQa {
+        log.report(
+            Missing,
+            &["task.kind"],
+            "task.kind SearchQa is not built yet",
+            "tasks over a text corpus with search and page access are planned; available: Lookup",
+            "there is nothing to ask",
+        );
+    }
+    if let DeviceSetting::Cuda(number) = experiment.engine.device {
+        let driver = ["/dev/nvidiactl", "/dev/dxg"];
+        if cfg!(target_os = "linux") && !driver.iter().any(|file| Path::new(file).exists()) {
+            log.report(
+                Missing,
+                &["engine.device"],
+                format!("engine.device cuda({number}): this machine has no NVIDIA driver"),
+                "a CUDA device, and a libtorch built for it; auto or cpu run anywhere",
+                "the engine cannot start",
+            );
+        }
+    }
+    if experiment.record.runs.is_empty() {
+        log.report(
+            Error,
+            &["record.runs"],
+            "record.runs \"\"",
+            "the name of a folder",
+            "the record would have no place",
+        );
+    }
+}
+
+pub(super) fn questions(experiment: &Experiment, log: &mut Log) {
+    let task = &experiment.task;
+    if task.objectives_min > task.objectives_max {
+        log.report(
+            Error,
+            &["task.objectives_min", "task.objectives_max"],
+            format!(
+                "task.objectives_min {} above task.objectives_max {}",
+                task.objectives_min, task.objectives_max
+            ),
+            "objectives_min at most objectives_max",
+            "no number of objectives lies between them",
+        );
+    }
+    let turns = experiment.rollout.turns(task.objectives_max);
+    if task.kind == TaskKind::Lookup && turns < task.objectives_max.saturating_add(1) {
+        log.report(
+            Error,
+            &["rollout.limits.turns", "task.objectives_max"],
+            format!("rollout.limits.turns {turns}"),
+            format!(
+                "at least {}: one search for each of {} objectives and the answer; 0 for objectives + 3",
+                task.objectives_max.saturating_add(1),
+                task.objectives_max
+            ),
+            "the longest questions could never be answered",
+        );
+    }
+}
+
+pub(super) fn heads(shape: &DecoderSettings, log: &mut Log) {
+    let (width, heads, keys) = (
+        shape.hidden_size,
+        shape.num_attention_heads,
+        shape.num_key_value_heads,
+    );
+    if heads > 0 && width % (2 * heads) != 0 {
+        log.report(
+            Error,
+            &["policy.hidden_size", "policy.num_attention_heads"],
+            format!("policy.hidden_size {width}"),
+            format!("a multiple of 2 * num_attention_heads = {}", 2 * heads),
+            "heads would have no whole, even width for the rotary embedding",
+        );
+    }
+    if keys > 0 && heads % keys != 0 {
+        log.report(
+            Error,
+            &["policy.num_key_value_heads", "policy.num_attention_heads"],
+            format!("policy.num_key_value_heads {keys}"),
+            format!("a divisor of num_attention_heads = {heads}"),
+            "query heads could not share key heads evenly",
+        );
+    }
+}

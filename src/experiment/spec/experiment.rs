@@ -1,0 +1,137 @@
+//! The experiment as a whole: the questions, the weights and the machine.
+
+use super::{
+    ColdStartSettings, CreditSettings, EvaluationSettings, LearnerSettings, RecordSettings,
+    RewardSettings, RolloutSettings,
+};
+
+settings! {
+    /// A whole experiment.
+    Experiment {
+        /// Name of the run; part of its folder's name. Empty: the name of the file.
+        name: String = String::new();
+        /// Seed of everything that is random.
+        seed: u64 = 0;
+        /// Where questions come from.
+        task: TaskSettings = TaskSettings::default();
+        /// The weights to begin with.
+        policy: PolicySettings = PolicySettings::default();
+        /// Supervised stage before RL.
+        cold_start: ColdStartSettings = ColdStartSettings::default();
+        /// How trajectories are made.
+        rollout: RolloutSettings = RolloutSettings::default();
+        /// What an answer earns.
+        reward: RewardSettings = RewardSettings::default();
+        /// How credit is assigned to tokens.
+        credit: CreditSettings = CreditSettings::default();
+        /// How the policy learns.
+        learner: LearnerSettings = LearnerSettings::default();
+        /// When and how the policy is measured.
+        evaluation: EvaluationSettings = EvaluationSettings::default();
+        /// What is written down.
+        record: RecordSettings = RecordSettings::default();
+        /// Device and threads.
+        engine: EngineSettings = EngineSettings::default();
+    }
+}
+
+settings! {
+    /// Where questions come from.
+    TaskSettings {
+        /// The kind of task.
+        kind: TaskKind = TaskKind::Lookup;
+        /// File of facts; a path as in `policy`. Empty: the facts shipped inside the program.
+        facts: String = String::new();
+        /// Fewest objectives in one training question.
+        objectives_min: u32 = 2, unit "objectives",
+            where at_least(1.0) or "a question would ask for nothing";
+        /// Most objectives in one training question.
+        objectives_max: u32 = 3, unit "objectives",
+            where at_least(1.0) or "a question would ask for nothing";
+        /// Draw the facts of every training question anew, so that nothing can be memorised.
+        redraw: bool = true;
+    }
+}
+
+choice! {
+    /// Kinds of task.
+    TaskKind: Copy Eq {
+        /// Facts about countries and elements, one search each.
+        "Lookup" => Lookup,
+        /// Questions over a text corpus with search and page access (not built yet: a file may ask
+        /// for it and can be checked, but not run).
+        "SearchQa" => SearchQa,
+    }
+}
+
+choice! {
+    /// The weights to begin with.
+    PolicySettings {
+        /// New random weights of this shape, as `New(hidden_size: 96)`.
+        "New" => New(shape: DecoderSettings),
+        /// A Hugging Face folder, as `Folder("assets/lookup/policy")`: relative to the file that names
+        /// it, to the current folder, or to the program.
+        "Folder" => Folder(path: String),
+    }
+}
+
+impl Default for PolicySettings {
+    fn default() -> Self {
+        Self::Folder("assets/lookup/policy".to_owned())
+    }
+}
+
+settings! {
+    /// Shape of a Qwen2-style decoder.
+    DecoderSettings {
+        /// Width of the residual stream.
+        hidden_size: i64 = 96, unit "channels",
+            where at_least(1.0) or "the decoder would have no width";
+        /// Number of blocks.
+        num_hidden_layers: i64 = 3, unit "blocks",
+            where at_least(1.0) or "the decoder would see one token at a time";
+        /// Query heads.
+        num_attention_heads: i64 = 4, unit "heads",
+            where at_least(1.0) or "there would be no attention";
+        /// Key and value heads (grouped-query attention).
+        num_key_value_heads: i64 = 4, unit "heads",
+            where at_least(1.0) or "there would be no attention";
+        /// Width of the feed-forward layer.
+        intermediate_size: i64 = 192, unit "channels",
+            where at_least(1.0) or "the feed-forward layer would have no width";
+        /// Base of the rotary embedding.
+        rope_theta: f64 = 1000.0,
+            where above(1.0) or "positions could not be told apart";
+        /// Longest context.
+        max_position_embeddings: i64 = 1024, unit "tokens",
+            where at_least(16.0) or "no question fits";
+        /// Standard deviation of the initial weights.
+        initializer_range: f64 = 0.02,
+            where above(0.0) or "all weights would be equal and stay so";
+        /// Vocabulary of the tokenizer.
+        vocab_size: i64 = 1536, unit "tokens",
+            where at_least(2.0) or "there would be nothing to choose from";
+    }
+}
+
+settings! {
+    /// Device and threads.
+    EngineSettings {
+        /// Where tensors live.
+        device: DeviceSetting = DeviceSetting::Auto;
+        /// Threads of libtorch; 0: as many as cores.
+        threads: u32 = 0, unit "threads";
+    }
+}
+
+choice! {
+    /// Where tensors live.
+    DeviceSetting: Copy Eq {
+        /// A CUDA device if the build and the machine have one, else the processor.
+        "auto" => Auto,
+        /// The processor.
+        "cpu" => Cpu,
+        /// The CUDA device of this number.
+        "cuda" => Cuda(number: u32),
+    }
+}

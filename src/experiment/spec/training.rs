@@ -1,0 +1,191 @@
+//! How the policy comes to act and to learn: cold start, rollouts, rewards and updates.
+
+settings! {
+    /// The supervised stage: stages one after the other, with one optimizer.
+    ColdStartSettings {
+        /// The stages; an empty list is no cold start.
+        stages: Vec<StageSettings> = Vec::new();
+        /// Linear warm-up over the first steps of all stages together.
+        warmup_steps: u32 = 30, unit "steps";
+        /// Learning rate of AdamW (embeddings, norms, biases) as a share of a stage's `lr`.
+        other_lr_share: f32 = 0.5, unit "share",
+            where above(0.0) or "embeddings, norms and biases would not learn";
+        /// AdamW's second beta.
+        beta2: f32 = 0.98,
+            where from_below(0.0, 1.0) or "the mean of squared gradients would never settle";
+        /// Weight decay on matrices.
+        weight_decay: f32 = 0.01,
+            where at_least(0.0) or "weights would grow by themselves";
+        /// Gradient norm is clipped to this; inf: never.
+        grad_clip: f32 = 1.0,
+            where above_or_inf(0.0) or "every gradient would be scaled to nothing";
+    }
+}
+
+settings! {
+    /// One stage of the cold start.
+    StageSettings {
+        /// Optimizer steps.
+        steps: u32 = 500, unit "steps",
+            where at_least(1.0) or "the stage would do nothing";
+        /// Learning rate of Muon (matrices) at the first step of the stage.
+        lr: f32 = 0.012,
+            where above(0.0) or "the policy would not learn";
+        /// Learning rate at its end; linear in between.
+        lr_end: f32 = 0.008,
+            where at_least(0.0) or "the policy would unlearn";
+        /// Weight of the training-only aid (name the previous tokens); 0: off.
+        aid_weight: f32 = 0.0,
+            where at_least(0.0) or "the aid would teach the opposite";
+        /// What the examples are.
+        mix: MixSettings = MixSettings::default();
+    }
+}
+
+settings! {
+    /// Examples of one cold start step.
+    MixSettings {
+        /// Whole scripted trajectories.
+        full: u32 = 8, unit "rows";
+        /// Single turns in the deployed context.
+        deployed: u32 = 12, unit "rows";
+        /// Notes followed by the answer, loss on the answer.
+        probe: u32 = 4, unit "rows";
+        /// Facts asked again after a passage.
+        drill: u32 = 6, unit "rows";
+        /// Random segments repeated.
+        copy: u32 = 6, unit "rows";
+        /// Questions whose results come in random order; loss on the note and the next action.
+        sequence: u32 = 0, unit "rows";
+        /// Drills alone, growing longer, for the first so many steps of the whole cold start; 0: none.
+        opening_steps: u32 = 0, unit "steps";
+        /// Most objectives in whole trajectories.
+        full_objectives_max: u32 = 4, unit "objectives",
+            where at_least(1.0) or "an example would ask for nothing";
+        /// Most objectives in single turns and probes.
+        turn_objectives_max: u32 = 6, unit "objectives",
+            where at_least(1.0) or "an example would ask for nothing";
+        /// Most positions skipped at a turn boundary, so that long contexts are met early.
+        position_gap: u32 = 0, unit "tokens";
+        /// Shares of the known facts that the notes keep; one is drawn per trajectory.
+        keep: Vec<f32> = vec![0.05, 0.2, 0.4, 1.0], unit "shares",
+            where from_to(0.0, 1.0) or "notes cannot keep less than nothing or more than everything";
+        /// Chance that a note holds the distractor's value.
+        junk: f32 = 0.0, unit "chance",
+            where from_to(0.0, 1.0) or "it is no chance";
+        /// Chance of made-up names and values.
+        pseudo: f32 = 0.35, unit "chance",
+            where from_to(0.0, 1.0) or "it is no chance";
+    }
+}
+
+settings! {
+    /// How trajectories are made.
+    RolloutSettings {
+        /// What the policy sees while training.
+        context: ContextKind = ContextKind::Full;
+        /// Questions per step.
+        groups: u32 = 8, unit "questions",
+            where at_least(1.0) or "a step would have nothing to learn from";
+        /// Rollouts of each question.
+        group_size: u32 = 16, unit "rollouts",
+            where at_least(2.0) or "every advantage is 0";
+        /// Sampling temperature.
+        temperature: f32 = 1.0,
+            where above(0.0) or "the rollouts of a group would be equal and every advantage 0";
+        /// Most trajectories alive at once; 0: no limit.
+        in_flight: u32 = 0, unit "trajectories";
+        /// Wait for every reply of a tick (a run repeats bit for bit on one machine), or take what is there.
+        lockstep: bool = true;
+        /// Limits, each with its own ending.
+        limits: LimitSettings = LimitSettings::default();
+    }
+}
+
+choice! {
+    /// What the policy sees.
+    ContextKind: Copy Eq PartialOrd Ord Hash {
+        /// Question, then every turn and tool result so far.
+        "full" => Full,
+        /// Question, last notes, last tool result, and a forced `<mem>`.
+        "deployed" => Deployed,
+    }
+}
+
+settings! {
+    /// Limits of a trajectory.
+    LimitSettings: Copy {
+        /// Turns of a trajectory; 0: objectives + 3.
+        turns: u32 = 0, unit "turns";
+        /// Tokens sampled in one turn.
+        turn_tokens: u32 = 160, unit "tokens",
+            where at_least(1.0) or "no turn could be written";
+        /// Tokens sampled in one trajectory.
+        trajectory_tokens: u32 = 1024, unit "tokens",
+            where at_least(1.0) or "no trajectory could be written";
+        /// Tokens of a context with its turn.
+        context_tokens: u32 = 1024, unit "tokens",
+            where at_least(1.0) or "no question fits";
+        /// Characters of a tool result; more are cut.
+        tool_chars: u32 = 400, unit "characters",
+            where at_least(1.0) or "tools would say nothing";
+        /// Time a tool may take.
+        tool_seconds: f32 = 5.0, unit "seconds",
+            where above(0.0) or "every tool call would time out";
+    }
+}
+
+settings! {
+    /// What an answer earns.
+    RewardSettings: Copy {
+        /// Added when every turn keeps the format and the answer is wrong (a right answer earns 1).
+        format: f32 = 0.0, unit "reward",
+            where from_below(0.0, 1.0) or "a wrong answer would earn as much as a right one, or less than broken text";
+    }
+}
+
+settings! {
+    /// How the policy learns.
+    LearnerSettings {
+        /// RL steps; 0: none.
+        steps: u32 = 24, unit "steps";
+        /// Mini-batches per step, one optimizer step each.
+        mini_batches: u32 = 2, unit "batches",
+            where at_least(1.0) or "there would be no update";
+        /// Passes over the rows of a step.
+        epochs: u32 = 1, unit "passes",
+            where at_least(1.0) or "there would be no update";
+        /// Peak learning rate.
+        lr: f32 = 3e-4,
+            where above(0.0) or "the policy would not learn";
+        /// Linear warm-up.
+        warmup_steps: u32 = 0, unit "steps";
+        /// Learning rate at the last step as a share of the peak (linear); 1: constant.
+        final_lr_share: f32 = 1.0, unit "share",
+            where from_to(0.0, 1.0) or "the learning rate would turn negative or grow";
+        /// AdamW betas.
+        betas: (f32, f32) = (0.9, 0.95),
+            where from_below(0.0, 1.0) or "the mean gradient would never settle";
+        /// AdamW epsilon.
+        eps: f32 = 1e-8,
+            where above(0.0) or "a weight without gradient would be divided by 0";
+        /// Weight decay.
+        weight_decay: f32 = 0.0,
+            where at_least(0.0) or "weights would grow by themselves";
+        /// Gradient norm is clipped to this; inf: never.
+        grad_clip: f32 = 1.0,
+            where above_or_inf(0.0) or "every gradient would be scaled to nothing";
+        /// The probability ratio counts down to 1 - this.
+        clip_low: f32 = 0.2,
+            where between(0.0, 1.0) or "the clip would stop every update, or none";
+        /// The probability ratio counts up to 1 + this.
+        clip_high: f32 = 0.2,
+            where above(0.0) or "the clip would stop every update";
+        /// Dual clip: the loss of a negative advantage is bounded by this times the advantage; 0: off.
+        clip_dual: f32 = 0.0,
+            where at_least(0.0) or "it is a bound on a ratio";
+        /// Weight of the KL to the policy at the start of RL; 0: off.
+        kl_weight: f32 = 0.0,
+            where at_least(0.0) or "the policy would be driven away from where it began";
+    }
+}

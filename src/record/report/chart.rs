@@ -1,0 +1,335 @@
+//! Line charts: numbers to places in a picture. The page's template draws them.
+
+use serde::Serialize;
+
+const WIDTH: f64 = 380.0;
+const HEIGHT: f64 = 222.0;
+const LEFT: f64 = 54.0;
+const RIGHT: f64 = 102.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 44.0;
+/// Longer lines are thinned to this many places.
+const MOST_PLACES: usize = 240;
+/// Lines with more places get no dots.
+const MOST_DOTS: usize = 40;
+/// Labels at the ends of lines keep this distance.
+const LABEL_GAP: f64 = 13.0;
+
+/// A line to draw: label, colour class, (step, value).
+pub(super) struct Line {
+    pub label: String,
+    pub class: &'static str,
+    pub points: Vec<(u32, f64)>,
+}
+
+/// A chart to draw.
+pub(super) struct Plan {
+    pub title: &'static str,
+    pub caption: &'static str,
+    pub unit: &'static str,
+    pub steps: &'static str,
+    /// Shares and probabilities keep the whole range from 0 to 1.
+    pub share: bool,
+    pub lines: Vec<Line>,
+}
+
+/// A chart with everything in its place.
+#[derive(Debug, Serialize)]
+pub(super) struct Chart {
+    title: &'static str,
+    caption: &'static str,
+    unit: &'static str,
+    steps: &'static str,
+    /// What the picture shows, in words.
+    summary: String,
+    width: f64,
+    height: f64,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    x_ticks: Vec<Tick>,
+    y_ticks: Vec<Tick>,
+    lines: Vec<Placed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tick {
+    at: f64,
+    label: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Placed {
+    label: String,
+    class: &'static str,
+    path: String,
+    dots: Vec<Dot>,
+    end_x: f64,
+    end_y: f64,
+    label_y: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Dot {
+    x: f64,
+    y: f64,
+    title: String,
+}
+
+impl Plan {
+    /// Lays the chart out; none if there is nothing to draw.
+    pub(super) fn place(self) -> Option<Chart> {
+        let lines: Vec<Line> = self.lines.into_iter().filter_map(Line::finite).collect();
+        let all = || lines.iter().flat_map(|line| line.points.iter());
+        let first_step = f64::from(all().map(|p| p.0).min()?);
+        let last_step = f64::from(all().map(|p| p.0).max()?);
+        let low = all().map(|p| p.1).fold(f64::INFINITY, f64::min);
+        let high = all().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
+        let (low, high, gap) = if self.share && low >= 0.0 && high <= 1.0 {
+            (0.0, 1.0, 0.25)
+        } else {
+            round_range(low, high)
+        };
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let step_span = (last_step - first_step).max(1.0);
+        let x =
+            |step: u32| round(LEFT + (f64::from(step) - first_step) / step_span * (right - LEFT));
+        let y = |value: f64| round(bottom - (value - low) / (high - low) * (bottom - TOP));
+
+        let y_count = ((high - low) / gap).round() as u32;
+        let y_ticks = (0..=y_count).map(|i| {
+            let value = low + f64::from(i) * gap;
+            Tick {
+                at: y(value),
+                label: number(value, gap),
+            }
+        });
+        let x_ticks = x_tick_steps(first_step as u32, last_step as u32);
+        let summary = lines.iter().map(Line::in_words).collect::<Vec<_>>();
+        let mut placed: Vec<Placed> = lines.iter().map(|l| l.place(x, y)).collect();
+        part_labels(&mut placed, TOP + 4.0, bottom);
+        Some(Chart {
+            title: self.title,
+            caption: self.caption,
+            unit: self.unit,
+            steps: self.steps,
+            summary: format!("{}: {}", self.title, summary.join("; ")),
+            width: WIDTH,
+            height: HEIGHT,
+            left: LEFT,
+            right,
+            top: TOP,
+            bottom,
+            x_ticks: x_ticks
+                .map(|step| Tick {
+                    at: x(step),
+                    label: step.to_string(),
+                })
+                .collect(),
+            y_ticks: y_ticks.collect(),
+            lines: placed,
+        })
+    }
+}
+
+impl Line {
+    /// Leaves out what cannot be drawn; thins a long line to means of neighbours.
+    fn finite(mut self) -> Option<Self> {
+        self.points.retain(|p| p.1.is_finite());
+        let bucket = self.points.len().div_ceil(MOST_PLACES).max(1);
+        if bucket > 1 {
+            let mean = |chunk: &[(u32, f64)]| {
+                let value = chunk.iter().map(|p| p.1).sum::<f64>() / chunk.len() as f64;
+                Some((chunk.last()?.0, value))
+            };
+            let ends = (self.points.first().copied(), self.points.last().copied());
+            self.points = self.points.chunks(bucket).filter_map(mean).collect();
+            // The ends are named in words, so they stay exact.
+            if let (Some(place), Some(end)) = (self.points.first_mut(), ends.0) {
+                *place = end;
+            }
+            if let (Some(place), Some(end)) = (self.points.last_mut(), ends.1) {
+                *place = end;
+            }
+        }
+        (!self.points.is_empty()).then_some(self)
+    }
+
+    fn in_words(&self) -> String {
+        let Self { label, points, .. } = self;
+        match (points.first(), points.last()) {
+            (Some(first), Some(last)) if points.len() > 1 => format!(
+                "{label} {} at step {}, {} at step {}",
+                short(first.1),
+                first.0,
+                short(last.1),
+                last.0
+            ),
+            (Some(only), _) => format!("{label} {} at step {}", short(only.1), only.0),
+            _ => label.clone(),
+        }
+    }
+
+    fn place(&self, x: impl Fn(u32) -> f64, y: impl Fn(f64) -> f64) -> Placed {
+        let places: Vec<(f64, f64)> = self.points.iter().map(|p| (x(p.0), y(p.1))).collect();
+        let path: Vec<String> = places.iter().map(|(x, y)| format!("{x} {y}")).collect();
+        let (end_x, end_y) = places.last().copied().unwrap_or_default();
+        let dots = if places.len() > MOST_DOTS {
+            Vec::new()
+        } else {
+            let dot = |(&(step, value), &(x, y)): (&(u32, f64), &(f64, f64))| Dot {
+                x,
+                y,
+                title: format!("{}: {} at step {step}", self.label, short(value)),
+            };
+            self.points.iter().zip(&places).map(dot).collect()
+        };
+        Placed {
+            label: format!(
+                "{} {}",
+                self.label,
+                short(self.points.last().map_or(0.0, |p| p.1))
+            ),
+            class: self.class,
+            path: format!("M{}", path.join(" L")),
+            dots,
+            end_x,
+            end_y,
+            label_y: end_y,
+        }
+    }
+}
+
+/// Moves labels at the ends of lines apart, and keeps them inside the picture.
+fn part_labels(lines: &mut [Placed], top: f64, bottom: f64) {
+    let mut order: Vec<&mut Placed> = lines.iter_mut().collect();
+    order.sort_by(|a, b| a.end_y.total_cmp(&b.end_y));
+    let mut free = top;
+    for line in &mut order {
+        line.label_y = round(line.end_y.max(free));
+        free = line.label_y + LABEL_GAP;
+    }
+    let mut limit = bottom;
+    for line in order.iter_mut().rev() {
+        line.label_y = round(line.label_y.min(limit));
+        limit = line.label_y - LABEL_GAP;
+    }
+}
+
+/// A range that begins and ends at round numbers, and the gap between its ticks.
+fn round_range(low: f64, high: f64) -> (f64, f64, f64) {
+    let span = if high - low > 1e-12 {
+        high - low
+    } else {
+        // A flat line stands in the middle.
+        low.abs().max(1e-3)
+    };
+    let rough = span / 4.0;
+    let power = 10f64.powf(rough.log10().floor());
+    let gap = [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|m| m * power)
+        .find(|gap| *gap >= rough)
+        .unwrap_or(10.0 * power);
+    let (from, mut to) = ((low / gap).floor() * gap, (high / gap).ceil() * gap);
+    if to - from < gap / 2.0 {
+        to = from + gap;
+    }
+    (from, to, gap)
+}
+
+/// At most six steps with a round distance; the first and the last are among them when few.
+fn x_tick_steps(first: u32, last: u32) -> impl Iterator<Item = u32> {
+    let rough = (last - first).div_ceil(5).max(1);
+    let power = 10u32.pow(rough.ilog10());
+    let gap = [1, 2, 5, 10]
+        .into_iter()
+        .map(|m| m * power)
+        .find(|gap| *gap >= rough)
+        .unwrap_or(rough);
+    (first.div_ceil(gap)..=last / gap).map(move |i| i * gap)
+}
+
+fn number(value: f64, gap: f64) -> String {
+    let digits = (-gap.log10()).ceil().clamp(0.0, 8.0) as usize;
+    let exact = (gap * 10f64.powi(digits as i32)).fract() < 1e-6;
+    let text = format!("{value:.*}", digits + usize::from(!exact));
+    if gap < 1e-4 {
+        format!("{value:.1e}")
+    } else {
+        text
+    }
+}
+
+/// A number with three digits that matter.
+pub(super) fn short(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if !value.is_finite() => value.to_string(),
+        0.0 => "0".into(),
+        _ if size >= 100.0 => format!("{value:.0}"),
+        _ if size >= 10.0 => format!("{value:.1}"),
+        _ if size >= 0.01 => format!("{value:.2}"),
+        _ if size >= 1e-4 => format!("{value:.4}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+fn round(v: f64) -> f64 {
+    (v * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(points: Vec<(u32, f64)>, share: bool) -> Option<Chart> {
+        let line = Line {
+            label: "full".into(),
+            class: "a",
+            points,
+        };
+        Plan {
+            title: "Reward",
+            caption: "",
+            unit: "reward",
+            steps: "step",
+            share,
+            lines: vec![line],
+        }
+        .place()
+    }
+
+    #[test]
+    fn nothing_is_drawn_without_a_finite_number() {
+        assert!(plan(vec![], false).is_none());
+        assert!(plan(vec![(1, f64::NAN)], true).is_none());
+    }
+
+    #[test]
+    fn a_single_point_and_a_flat_line_stay_inside_the_picture() {
+        for points in [vec![(0, 0.0)], vec![(3, 5.0), (4, 5.0)], vec![(7, 1e-9)]] {
+            let chart = plan(points, false).unwrap();
+            assert!((chart.top..=chart.bottom).contains(&chart.lines[0].end_y));
+            assert!((chart.left..=chart.right).contains(&chart.lines[0].end_x));
+            assert!(chart.y_ticks.len() >= 2 && !chart.x_ticks.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_thinned_and_has_no_dots() {
+        let chart = plan((0..5000).map(|i| (i, f64::from(i))).collect(), false).unwrap();
+        assert!(chart.lines[0].dots.is_empty());
+        assert!(chart.lines[0].path.matches('L').count() < MOST_PLACES);
+        assert_eq!(chart.summary, "Reward: full 0 at step 0, 4999 at step 4999");
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(round_range(0.3, 3.7), (0.0, 4.0, 1.0));
+        assert_eq!(x_tick_steps(0, 10).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 10]);
+        assert_eq!(number(0.25, 0.25), "0.25");
+        assert_eq!(number(1.0, 0.5), "1.0");
+    }
+}

@@ -1,0 +1,110 @@
+//! What changed between two notes, word by word.
+
+use serde::Serialize;
+
+/// More words than this are shown without comparing.
+const MOST_WORDS: usize = 600;
+
+/// A stretch of text that was kept, added or removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Piece {
+    /// `kept`, `added` or `removed`.
+    pub kind: &'static str,
+    pub text: String,
+}
+
+/// The pieces that turn `old` into `new`, by the longest common run of words.
+pub(super) fn diff(old: &str, new: &str) -> Vec<Piece> {
+    let (old, new) = (words(old), words(new));
+    let mut pieces = Vec::new();
+    if old.is_empty() || old.len().max(new.len()) > MOST_WORDS {
+        let kind = if old.is_empty() { "added" } else { "kept" };
+        push(&mut pieces, kind, &new.concat());
+        return pieces;
+    }
+    let common = common_lengths(&old, &new);
+    let length = |i: usize, j: usize| common.get(i).and_then(|row| row.get(j)).copied();
+    let (mut i, mut j) = (0, 0);
+    loop {
+        match (old.get(i), new.get(j)) {
+            (Some(a), Some(b)) if a.trim() == b.trim() => {
+                push(&mut pieces, "kept", b);
+                i += 1;
+                j += 1;
+            }
+            (Some(a), other) if other.is_none() || length(i + 1, j) >= length(i, j + 1) => {
+                push(&mut pieces, "removed", a);
+                i += 1;
+            }
+            (_, Some(b)) => {
+                push(&mut pieces, "added", b);
+                j += 1;
+            }
+            (_, None) => return pieces,
+        }
+    }
+}
+
+/// `[i][j]` is the length of the longest common run of `old[i..]` and `new[j..]`.
+fn common_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
+    let mut below = vec![0; new.len() + 1];
+    let mut rows = vec![below.clone()];
+    for a in old.iter().rev() {
+        let mut row = vec![0; new.len() + 1];
+        let mut right = 0;
+        for (j, b) in new.iter().enumerate().rev() {
+            let down = below.get(j).copied().unwrap_or(0);
+            let across = below.get(j + 1).copied().unwrap_or(0);
+            right = if a.trim() == b.trim() {
+                across + 1
+            } else {
+                down.max(right)
+            };
+            if let Some(cell) = row.get_mut(j) {
+                *cell = right;
+            }
+        }
+        below.clone_from(&row);
+        rows.push(row);
+    }
+    rows.reverse();
+    rows
+}
+
+/// Words with the white space that follows them.
+fn words(text: &str) -> Vec<&str> {
+    text.split_inclusive(char::is_whitespace).collect()
+}
+
+fn push(pieces: &mut Vec<Piece>, kind: &'static str, text: &str) {
+    match pieces.last_mut() {
+        Some(last) if last.kind == kind => last.text.push_str(text),
+        _ if text.is_empty() => {}
+        _ => pieces.push(Piece {
+            kind,
+            text: text.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(old: &str, new: &str) -> String {
+        let mark = |p: &Piece| match p.kind {
+            "added" => format!("[+{}]", p.text),
+            "removed" => format!("[-{}]", p.text),
+            _ => p.text.clone(),
+        };
+        diff(old, new).iter().map(mark).collect()
+    }
+
+    #[test]
+    fn words_that_stay_are_kept_and_the_rest_is_told_apart() {
+        assert_eq!(show("", "a b"), "[+a b]");
+        assert_eq!(show("a b", ""), "[-a b]");
+        assert_eq!(show("a b c", "a x c d"), "a [-b ][+x ]c [+d]");
+        assert_eq!(show("same words", "same words"), "same words");
+    }
+}

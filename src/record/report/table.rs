@@ -1,0 +1,184 @@
+//! The table of evaluations: first and last, by objectives and context.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::chart::short;
+use crate::experiment::ContextKind;
+use crate::record::{Evaluation, RunView};
+
+/// A line of the table.
+#[derive(Debug, Serialize)]
+pub(super) struct TableRow {
+    objectives: u32,
+    context: &'static str,
+    n: u32,
+    first_step: u32,
+    last_step: u32,
+    /// In the order of [`COLUMNS`].
+    cells: Vec<Cell>,
+    /// Where exact match lies with 95 % confidence, given n questions.
+    interval: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Cell {
+    first: String,
+    /// None if there is only one evaluation.
+    last: Option<String>,
+    change: String,
+    /// `better`, `worse` or `same`.
+    trend: &'static str,
+}
+
+/// A number at the head of the page.
+#[derive(Debug, Serialize)]
+pub(super) struct Headline {
+    label: String,
+    value: String,
+    from: Option<String>,
+}
+
+struct Column {
+    name: &'static str,
+    value: fn(&Evaluation) -> f64,
+    /// 1 if more is better, -1 if less is, 0 if it depends.
+    good: f64,
+}
+
+const COLUMNS: [Column; 6] = [
+    column("Exact match", |r| r.em, 1.0),
+    column("F1", |r| r.f1, 1.0),
+    column("Notes recall", |r| r.notes_recall, 1.0),
+    column("Notes, tokens", |r| r.notes_tokens, 0.0),
+    column("Peak, tokens", |r| r.peak_tokens, -1.0),
+    column("Total, tokens", |r| r.total_tokens, -1.0),
+];
+
+const fn column(name: &'static str, value: fn(&Evaluation) -> f64, good: f64) -> Column {
+    Column { name, value, good }
+}
+
+/// The names of the columns.
+pub(super) fn columns() -> Vec<&'static str> {
+    COLUMNS.iter().map(|c| c.name).collect()
+}
+
+/// One line for each number of objectives and context that was measured.
+pub(super) fn rows(view: &RunView) -> Vec<TableRow> {
+    let mut spans = BTreeMap::<(u32, ContextKind), (Evaluation, Evaluation)>::new();
+    for &row in &view.evaluations {
+        spans
+            .entry((row.objectives, row.context))
+            .and_modify(|(_, last)| *last = row)
+            .or_insert((row, row));
+    }
+    spans
+        .into_values()
+        .map(|(first, last)| TableRow {
+            objectives: last.objectives,
+            context: context_name(last.context),
+            n: last.n,
+            first_step: first.step,
+            last_step: last.step,
+            cells: COLUMNS.iter().map(|c| c.cell(&first, &last)).collect(),
+            interval: interval(last.em, last.n),
+        })
+        .collect()
+}
+
+/// Exact match in every context, and recall, as numbers to begin with.
+pub(super) fn headlines(view: &RunView, objectives: Option<u32>) -> Vec<Headline> {
+    let of = |label: &str, context, value: fn(&Evaluation) -> f64| {
+        let rows = || {
+            view.evaluations
+                .iter()
+                .filter(move |r| Some(r.objectives) == objectives && r.context == context)
+        };
+        let (first, last) = (rows().next()?, rows().next_back()?);
+        Some(Headline {
+            label: format!("{label}, {} context", context_name(context)),
+            value: short(value(last)),
+            from: (first.step != last.step).then(|| short(value(first))),
+        })
+    };
+    [
+        of("Exact match", ContextKind::Deployed, |r| r.em),
+        of("Exact match", ContextKind::Full, |r| r.em),
+        of("Notes recall", ContextKind::Deployed, |r| r.notes_recall),
+        of("Notes, tokens", ContextKind::Deployed, |r| r.notes_tokens),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+impl Column {
+    fn cell(&self, first: &Evaluation, last: &Evaluation) -> Cell {
+        let (a, b) = ((self.value)(first), (self.value)(last));
+        let change = b - a;
+        let trend = match change * self.good {
+            gain if gain > 0.0 => "better",
+            gain if gain < 0.0 => "worse",
+            _ => "same",
+        };
+        Cell {
+            first: short(a),
+            last: (first.step != last.step).then(|| short(b)),
+            change: signed(change),
+            trend,
+        }
+    }
+}
+
+/// A number with its sign; a true minus, since pages can show one.
+pub(super) fn signed(value: f64) -> String {
+    let sign = match value {
+        v if v > 0.0 => "+",
+        v if v < 0.0 => "\u{2212}",
+        _ => "\u{b1}",
+    };
+    format!("{sign}{}", short(value.abs()))
+}
+
+pub(super) fn context_name(context: ContextKind) -> &'static str {
+    match context {
+        ContextKind::Full => "full",
+        ContextKind::Deployed => "deployed",
+    }
+}
+
+/// Wilson's 95 % interval of a share seen in n questions.
+fn interval(share: f64, n: u32) -> String {
+    if n == 0 {
+        return String::new();
+    }
+    let (z, n) = (1.96f64, f64::from(n));
+    let centre = (share + z * z / (2.0 * n)) / (1.0 + z * z / n);
+    let half = z / (1.0 + z * z / n) * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
+    format!(
+        "{:.2} to {:.2}",
+        (centre - half).max(0.0),
+        (centre + half).min(1.0)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_wilsons() {
+        assert_eq!(interval(0.5, 100), "0.40 to 0.60");
+        assert_eq!(interval(0.0, 10), "0.00 to 0.28");
+        assert_eq!(interval(0.0, 0), "");
+    }
+
+    #[test]
+    fn signs_stand_before_numbers() {
+        assert_eq!(signed(0.25), "+0.25");
+        assert_eq!(signed(-0.25), "\u{2212}0.25");
+        assert_eq!(signed(0.0), "\u{b1}0");
+    }
+}

@@ -1,0 +1,107 @@
+//! The outcome of a finished trajectory.
+
+use bevy_ecs::prelude::*;
+
+use crate::experiment::RewardSettings;
+use crate::rollout::{RunSettings, TaskHandle, notes_content_ids};
+use crate::task::Task;
+use crate::trajectory::{
+    Action, Outcome, Question, QuestionData, StopReason, Terminated, Turn, TurnState, Turns,
+};
+
+/// Judges a finished trajectory: R_T is 1 if the answer matches and the format is valid, else the
+/// format reward if the format is valid, else 0 (MemPO, arXiv 2603.00680).
+#[must_use]
+pub fn outcome_of(
+    task: &dyn Task,
+    question: &QuestionData,
+    turns: &[Turn],
+    reason: StopReason,
+    settings: &RewardSettings,
+) -> Outcome {
+    let answer = turns.last().and_then(|turn| match &turn.action {
+        Some(Action::Answer(answer)) => Some(answer.as_str()),
+        _ => None,
+    });
+    let valid = reason == StopReason::Answered && turns.iter().all(|turn| turn.broken.is_none());
+    let judgement = answer
+        .map(|answer| task.judge(question, answer))
+        .unwrap_or_default();
+    let (em, f1) = if valid {
+        (judgement.em, judgement.f1)
+    } else {
+        (0.0, 0.0)
+    };
+    let (notes_recall, notes_tokens) = notes_of(task, question, turns);
+    Outcome {
+        reward: if em > 0.0 {
+            1.0
+        } else if valid {
+            settings.format
+        } else {
+            0.0
+        },
+        em,
+        f1,
+        valid,
+        notes_recall,
+        notes_tokens,
+        peak_tokens: turns.iter().map(processed).max().unwrap_or(0),
+        total_tokens: turns.iter().map(processed).sum(),
+    }
+}
+
+/// Tokens that one turn takes: its context and what it sampled.
+fn processed(turn: &Turn) -> u32 {
+    turn.context_tokens + turn.ids.len() as u32 - turn.forced
+}
+
+/// Share of the facts seen that stood in the notes, over all turns from the second, and the mean
+/// length of the notes.
+fn notes_of(task: &dyn Task, question: &QuestionData, turns: &[Turn]) -> (f32, f32) {
+    let (mut seen, mut kept, mut tokens) = (0u32, 0u32, 0usize);
+    let mut searched = Vec::new();
+    for turn in turns {
+        if !searched.is_empty() {
+            let notes = notes_content_ids(turn);
+            let count = task.count_notes(question, &task.tokenizer().decode(notes), &searched);
+            seen += count.seen;
+            kept += count.kept;
+            tokens += notes.len();
+        }
+        if let Some(Action::Search(query) | Action::Access(query)) = &turn.action {
+            searched.push(query.clone());
+        }
+    }
+    let later = turns.len().saturating_sub(1).max(1) as f32;
+    (
+        if seen == 0 {
+            0.0
+        } else {
+            kept as f32 / seen as f32
+        },
+        tokens as f32 / later,
+    )
+}
+
+/// Judges every trajectory that has just ended.
+pub fn judge_outcomes(
+    mut commands: Commands,
+    settings: Res<RunSettings>,
+    task: Res<TaskHandle>,
+    ended: Query<(Entity, &Question, &Turns, &TurnState), (With<Terminated>, Without<Outcome>)>,
+) {
+    for (entity, question, turns, state) in &ended {
+        let TurnState::Terminated(reason) = *state else {
+            continue;
+        };
+        let outcome = outcome_of(
+            task.task.as_ref(),
+            &question.0,
+            &turns.0,
+            reason,
+            &settings.0.reward,
+        );
+        commands.entity(entity).insert(outcome);
+    }
+}

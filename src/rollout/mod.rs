@@ -1,0 +1,60 @@
+//! Rollouts: trajectories as entities, moved on turn by turn.
+//!
+//! Reads the experiment, the task, and the inboxes of engine and tools; writes `Turns`, `TurnState`,
+//! and requests. `advance.rs` holds the transition as a pure function and the systems that apply it.
+
+mod advance;
+mod context;
+mod protocol;
+mod spawn;
+mod state;
+
+use bevy_app::prelude::*;
+use bevy_ecs::prelude::*;
+
+use crate::schedule::{PalimpsestSystems, stop_on_error};
+use crate::trajectory::{
+    NotesWritten, ToolCalled, ToolReturned, TrajectorySpawned, TrajectoryTerminated, TroubleFound,
+    TurnGenerated,
+};
+
+pub use advance::{AfterTool, AfterTurn, state_after_tool, state_after_turn};
+pub use context::{Context, ForcedIds, next_context, notes_content_ids, notes_ids, training_rows};
+pub use protocol::{ParsedTurn, parse_turn, stop_strings};
+pub use spawn::draw_training_questions;
+pub use state::{
+    Backlog, EvaluationEntry, Order, RolloutClock, Roster, RunSettings, TaskHandle, View, alive,
+};
+
+/// Wires the systems of rollouts.
+pub fn plugin(app: &mut App) {
+    app.init_resource::<Backlog>()
+        .init_resource::<Roster>()
+        .init_resource::<RolloutClock>()
+        .add_message::<TrajectorySpawned>()
+        .add_message::<TurnGenerated>()
+        .add_message::<NotesWritten>()
+        .add_message::<ToolCalled>()
+        .add_message::<ToolReturned>()
+        .add_message::<TrajectoryTerminated>()
+        .add_message::<TroubleFound>()
+        .add_systems(
+            Update,
+            (
+                (spawn::order_training_rollouts, spawn::spawn_trajectories)
+                    .chain()
+                    .in_set(PalimpsestSystems::Spawn),
+                (
+                    advance::take_turns_in,
+                    advance::take_tool_results_in,
+                    advance::finish_rollouts,
+                )
+                    .chain()
+                    .in_set(PalimpsestSystems::Advance),
+                advance::dispatch_tool_calls.in_set(PalimpsestSystems::Tools),
+                advance::dispatch_turns
+                    .pipe(stop_on_error)
+                    .in_set(PalimpsestSystems::Generate),
+            ),
+        );
+}

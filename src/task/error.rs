@@ -1,0 +1,56 @@
+use std::path::PathBuf;
+
+use crate::engine::EngineError;
+use crate::task::Split;
+
+/// Why a task could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// The file of facts could not be read.
+    #[error(
+        "cannot read the facts in {path:?} ({source}); name a file, or \"\" for the shipped facts"
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file of facts breaks a rule.
+    #[error("{path:?}, line {line}: {problem}; {remedy}")]
+    BadFacts {
+        /// The file.
+        path: PathBuf,
+        /// Where, counted from 1.
+        line: usize,
+        /// Which entity and field, its value in quotes, and the rule.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Too few entities can be asked about.
+    #[error(
+        "the facts in {path:?} leave {usable} usable entities in the split {split:?} and at least {needed} are needed; \
+         an entity is usable if it has two facts whose words are at most 3 tokens long"
+    )]
+    TooFewEntities {
+        /// The file.
+        path: PathBuf,
+        /// The split.
+        split: Split,
+        /// How many it has.
+        usable: usize,
+        /// How many it needs.
+        needed: usize,
+    },
+    /// The kind of task is known but not built.
+    #[error("the task {kind:?} can be checked but not run yet; use Lookup")]
+    NotBuilt {
+        /// The kind.
+        kind: crate::experiment::TaskKind,
+    },
+    /// The tokenizer could not be read or trained.
+    #[error(transparent)]
+    Tokenizer(#[from] EngineError),
+}
