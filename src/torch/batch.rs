@@ -7,14 +7,20 @@ use crate::trajectory::TokenId;
 
 use super::decoder::Shape;
 
-/// Most tokens of one padded chunk, padding included.
-const TOKENS: usize = 16_384;
+/// Most tokens of one padded chunk, padding included, on the CPU: activations stay in its caches.
+const CPU_TOKENS: usize = 2_048;
+/// The same on an accelerator, which wants large operators.
+const DEVICE_TOKENS: usize = 32_768;
 /// Most entries of the attention masks of one chunk.
 const MASK_ENTRIES: usize = 1 << 24;
 
 /// Row numbers of chunks: rows of like length together (equal lengths keep their order), bounded by
 /// padded tokens, and by rows * length² so that a mask fits. Every chunk has at least one row.
-pub(super) fn chunks(lengths: &[usize]) -> Vec<Vec<usize>> {
+pub(super) fn chunks(lengths: &[usize], device: Device) -> Vec<Vec<usize>> {
+    let tokens = match device {
+        Device::Cpu => CPU_TOKENS,
+        _ => DEVICE_TOKENS,
+    };
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&row| lengths[row]);
     let mut chunks: Vec<Vec<usize>> = Vec::new();
@@ -22,7 +28,7 @@ pub(super) fn chunks(lengths: &[usize]) -> Vec<Vec<usize>> {
         let length = lengths[row];
         match chunks.last_mut() {
             Some(chunk)
-                if (chunk.len() + 1) * length <= TOKENS
+                if (chunk.len() + 1) * length <= tokens
                     && (chunk.len() + 1) * length * length <= MASK_ENTRIES =>
             {
                 chunk.push(row);
@@ -124,19 +130,22 @@ mod tests {
     #[test]
     fn chunks_hold_every_row_once_and_keep_like_lengths_together() {
         let lengths: Vec<usize> = (0..300).map(|i| (i * 37) % 400 + 1).collect();
-        let chunks = chunks(&lengths);
+        let chunks = chunks(&lengths, Device::Cpu);
         let mut seen: Vec<usize> = chunks.iter().flatten().copied().collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..300).collect::<Vec<_>>());
         assert!(chunks.len() > 1);
         for chunk in &chunks {
             let longest = chunk.iter().map(|&row| lengths[row]).max().unwrap();
-            assert!(chunk.len() * longest <= TOKENS);
+            assert!(chunk.len() * longest <= CPU_TOKENS);
         }
     }
 
     #[test]
     fn a_row_beyond_the_budget_gets_a_chunk_of_its_own() {
-        assert_eq!(chunks(&[20_000, 1, 2]), vec![vec![1, 2], vec![0]]);
+        assert_eq!(
+            chunks(&[20_000, 1, 2], Device::Cpu),
+            vec![vec![1, 2], vec![0]]
+        );
     }
 }

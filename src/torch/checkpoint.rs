@@ -78,12 +78,17 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 /// place and in the new one.
 fn config(shape: &Shape) -> Value {
     let s = &shape.settings;
+    let end_of_text = match &shape.end_of_text[..] {
+        [] => Value::Null,
+        [id] => json!(id),
+        ids => json!(ids),
+    };
     json!({
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
         "attention_dropout": 0.0,
         "bos_token_id": null,
-        "eos_token_id": shape.end_of_text,
+        "eos_token_id": end_of_text,
         "hidden_act": "silu",
         "hidden_size": s.hidden_size,
         "initializer_range": s.initializer_range,

@@ -113,7 +113,7 @@ fn backward(
         .iter()
         .map(|&m| batch.rows[m].ids.len() - 1)
         .collect();
-    for chunk in chunks(&lengths) {
+    for chunk in chunks(&lengths, decoder.device) {
         let numbers: Vec<usize> = chunk.iter().map(|&i| members[i]).collect();
         let rows: Vec<&LearnRow> = numbers.iter().map(|&number| &batch.rows[number]).collect();
         let inputs: Vec<&[u32]> = rows.iter().map(|r| &r.ids[..r.ids.len() - 1]).collect();

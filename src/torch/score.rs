@@ -46,7 +46,7 @@ pub(super) fn score(
     let mut scored = vec![Vec::new(); distinct.len()];
     let lengths: Vec<usize> = layouts.iter().map(|layout| layout.ids.len()).collect();
     let _guard = tch::no_grad_guard();
-    for chunk in chunks(&lengths) {
+    for chunk in chunks(&lengths, decoder.device) {
         let rows: Vec<&Layout> = chunk.iter().map(|&row| &layouts[row]).collect();
         let temperatures: Vec<f32> = chunk
             .iter()

@@ -236,7 +236,7 @@ fn backward(
         .filter(|m| **m)
         .count() as f64;
     let lengths: Vec<usize> = part.rows.iter().map(|r| r.ids.len() - 1).collect();
-    for chunk in chunks(&lengths) {
+    for chunk in chunks(&lengths, decoder.device) {
         let rows: Vec<&SupervisedRow> = chunk.iter().map(|&row| &part.rows[row]).collect();
         let inputs: Vec<&[u32]> = rows.iter().map(|r| &r.ids[..r.ids.len() - 1]).collect();
         let ids = padded(&inputs, device);
