@@ -51,8 +51,8 @@ pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, C
         let Some(&(_, value)) = advantages.memory.iter().find(|(of, _)| *of == turn) else {
             continue;
         };
-        for at in start as usize..end as usize {
-            memory[at] = sampled(value, at);
+        for (at, part) in memory.iter_mut().enumerate().take(end as usize).skip(start as usize) {
+            *part = sampled(value, at);
         }
     }
     let weight = outcome
