@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::EngineLink;
-use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved};
+use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved, find_path};
 use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_report};
-use palimpsest::run::{Origin, Recorder, Started, build_app, plugins, run_to_end};
+use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;
 use palimpsest::tokenizer::TextTokenizer;
 use palimpsest::tools::Interrupts;
@@ -46,7 +46,7 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         Err(problems) => return bad_file(&problems),
     };
     if arguments.check {
-        write!(std::io::stdout(), "{}", resolved.experiment.to_ron())?;
+        write!(std::io::stdout(), "{}", resolved.describe())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Err(missing) = resolved.ready() {
@@ -55,7 +55,8 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     for note in &resolved.notes {
         tracing::warn!("{note}");
     }
-    let experiment = resolved.experiment;
+    let mut experiment = resolved.experiment;
+    settle_paths(&mut experiment)?;
     let text = experiment.to_ron();
     let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
         &experiment.task,
@@ -78,7 +79,9 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     app.world()
         .resource::<palimpsest::tools::ToolLink>()
         .listen_for_interrupts(&interrupts);
+    app.insert_non_send(Screen::default());
     let outcome = run_to_end(&mut app).map_err(plain);
+    app.world_mut().remove_non_send::<Screen>();
     // The summary and the report tell of a failed run too.
     let seconds = app
         .world()
@@ -134,6 +137,25 @@ fn bad_file(problems: &ExperimentErrors) -> anyhow::Result<ExitCode> {
 
 fn plain(error: bevy_ecs::error::BevyError) -> anyhow::Error {
     anyhow!("{}", error.to_string().trim())
+}
+
+/// Makes the files that the experiment names absolute, so that the run can be resumed from any
+/// folder.
+fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
+    let settle = |name: &mut String, setting: &str| -> anyhow::Result<()> {
+        let found = find_path(name).with_context(|| {
+            format!("{setting} {name:?} was not found in the current folder, nor in a folder of the program; name a path that exists")
+        })?;
+        *name = std::path::absolute(found)?.display().to_string();
+        Ok(())
+    };
+    if let PolicySettings::Folder(folder) = &mut experiment.policy {
+        settle(folder, "policy")?;
+    }
+    if !experiment.task.facts.is_empty() {
+        settle(&mut experiment.task.facts, "task.facts")?;
+    }
+    Ok(())
 }
 
 /// The tokenizer that the policy brings, if it is a folder.

@@ -20,8 +20,10 @@ fn read(text: &str, overrides: &[&str]) -> Experiment {
 
 #[test]
 fn an_empty_file_is_the_defaults() {
-    let mut defaults = Experiment::default();
-    defaults.name = "test".to_owned();
+    let defaults = Experiment {
+        name: "test".to_owned(),
+        ..Experiment::default()
+    };
     assert_eq!(read("()", &[]), defaults);
     assert_eq!(read("Experiment()", &[]), defaults);
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use palimpsest::experiment::{TaskKind, TaskSettings};
 use palimpsest::task::lookup::LookupTask;
 use palimpsest::task::{Split, Task, load};
+use palimpsest::tokenizer::TextTokenizer;
 use serde_json::{Value, json};
 
 /// A small file of facts, with `change` made to its entities.
@@ -111,9 +112,12 @@ fn the_settings_choose_the_facts_and_the_policy_the_tokenizer() {
         redraw: true,
     };
     let task = load(&settings(""), None).unwrap();
-    let shipped = task.tokenizer().clone();
+    let shipped = TextTokenizer::clone(task.tokenizer());
     let people = custom(&|_| ()).unwrap_or_else(|error| panic!("{error}"));
-    let other = load(&settings(""), Some(people.tokenizer().clone()));
+    let other = load(
+        &settings(""),
+        Some(TextTokenizer::clone(people.tokenizer())),
+    );
     match other {
         // A tokenizer of other names cuts these into too many tokens, and says so.
         Err(error) => assert!(error.to_string().contains("usable"), "{error}"),

@@ -1,4 +1,5 @@
 //! The run folder: what is written is read back, whatever happened in between.
+#![allow(clippy::unwrap_used, reason = "helpers of tests count as code")]
 
 mod sample_run;
 

@@ -1,4 +1,5 @@
 //! The report page: what it holds, and what it looks like when little is known.
+#![allow(clippy::unwrap_used, reason = "helpers of tests count as code")]
 
 mod sample_run;
 
@@ -36,8 +37,8 @@ fn a_finished_run_is_told_on_one_self_contained_page() {
         "0.31 \u{2192} 0.59",
         "Is it healthy?",
         "How did the cold start go?",
-        "Step 1, question 0, rollout 0",
-        "Step 10, question 0, rollout 1",
+        "Step 1, question 1, rollout 1",
+        "Step 10, question 1, rollout 2",
         "<ins>",
         "<del>",
         "aria-label=\"Exact match: deployed 0.31 at step 0, 0.59 at step 10",
@@ -70,6 +71,10 @@ fn a_run_without_rl_steps_shows_its_cold_start() {
     assert!(page.contains("running"));
     assert!(page.contains("one evaluation so far"));
     assert!(page.contains("Loss by kind of example"));
+    assert!(
+        !page.contains("Is it learning?"),
+        "one evaluation is no curve"
+    );
     assert!(page.contains("No trajectory was kept."));
     assert!(!page.contains("Is it healthy?"));
 }

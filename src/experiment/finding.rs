@@ -147,10 +147,10 @@ impl Log {
     pub(super) fn sort(&mut self) {
         let mut files: Vec<String> = Vec::new();
         for finding in &self.findings {
-            if let Place::File { file, .. } = &finding.place {
-                if !files.contains(file) {
-                    files.push(file.clone());
-                }
+            if let Place::File { file, .. } = &finding.place
+                && !files.contains(file)
+            {
+                files.push(file.clone());
             }
         }
         self.findings.sort_by_key(|finding| match &finding.place {

@@ -225,10 +225,12 @@ impl Loader {
                 return;
             }
             let beside = folder.join(text.as_str());
-            if !text.is_empty() && Path::new(text.as_str()).is_relative() && beside.exists() {
-                if let Ok(absolute) = std::path::absolute(&beside) {
-                    *text = absolute.display().to_string();
-                }
+            let relative = !text.is_empty() && Path::new(text.as_str()).is_relative();
+            if relative
+                && beside.exists()
+                && let Ok(absolute) = std::path::absolute(&beside)
+            {
+                *text = absolute.display().to_string();
             }
         };
         anchor("task.facts", &mut self.experiment.task.facts);

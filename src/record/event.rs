@@ -67,7 +67,7 @@ pub enum Event {
     },
     /// A question was drawn for a group.
     QuestionDrawn {
-        /// RL step, or the step after which the evaluation runs.
+        /// As in the ids of its trajectories: RL steps from 0, or the steps done before an evaluation.
         step: u32,
         /// Training or evaluation.
         purpose: Purpose,

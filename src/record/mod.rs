@@ -6,6 +6,7 @@
 //! shows a run folds its events into a [`RunView`]; a live run and a finished one look the same.
 
 mod append;
+mod checkpoint;
 mod error;
 mod event;
 mod folder;
@@ -22,9 +23,10 @@ mod view;
 mod writer;
 
 pub use append::write_atomic;
+pub use checkpoint::CheckpointDraft;
 pub use error::RecordError;
 pub use event::*;
-pub use folder::{CheckpointDraft, RunFolder};
+pub use folder::RunFolder;
 pub use metrics::{Metrics, MetricsLine};
 pub use names::{METRICS, MetricName, metrics_page};
 pub use palette::{Palette, Rgb, SignedScale};

@@ -6,6 +6,7 @@
 mod checkpoint;
 mod control;
 mod launch;
+mod publish;
 mod recorder;
 
 use bevy_app::prelude::*;
@@ -16,16 +17,19 @@ use crate::schedule::{PalimpsestSystems, stop_on_error};
 pub use checkpoint::{CHECKPOINT_FILE, CheckpointState};
 pub use control::next_activity;
 pub use launch::{Launch, Origin, Started, build_app, plugins, run_to_end};
+pub use publish::{News, Screen};
 pub use recorder::{Recorder, RunClock};
 
 /// Wires control, checkpoints and the recorder.
 pub fn plugin(app: &mut App) {
     app.init_resource::<control::SavedAt>()
         .init_resource::<RunClock>()
+        .init_resource::<News>()
         .add_systems(
             Update,
             (
                 control::conduct.in_set(PalimpsestSystems::Control),
+                publish::publish_progress.in_set(PalimpsestSystems::Publish),
                 (
                     recorder::record_spawns.pipe(stop_on_error),
                     recorder::record_turns.pipe(stop_on_error),

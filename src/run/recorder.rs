@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bevy_ecs::prelude::*;
 
+use super::publish::News;
 use crate::engine::EngineSeconds;
 use crate::eval::Evaluated;
 use crate::learner::{ColdStartProgress, Updated};
@@ -235,11 +236,18 @@ pub fn record_cold_start(
     mut recorder: ResMut<Recorder>,
     mut progress: ResMut<ColdStartProgress>,
     mut clock: ResMut<RunClock>,
+    mut news: ResMut<News>,
     seconds: Res<EngineSeconds>,
 ) -> Result {
     let Some((step, lr, report)) = progress.finished.take() else {
         return Ok(());
     };
+    let losses: Vec<String> = report
+        .parts
+        .iter()
+        .map(|(part, loss, accuracy)| format!("{part} {loss:.2} ({:.0} %)", accuracy * 100.0))
+        .collect();
+    news.step = format!("loss {}", losses.join(", "));
     recorder.writer.append(&Event::ColdStartStep {
         step: step + 1,
         parts: report.parts.clone(),
@@ -266,6 +274,7 @@ pub fn record_update(
     roster: Res<Roster>,
     seconds: Res<EngineSeconds>,
     mut trouble: MessageWriter<TroubleFound>,
+    mut news: ResMut<News>,
     trajectories: Query<(
         &Turns,
         &TurnState,
@@ -368,6 +377,16 @@ pub fn record_update(
         metrics.set("perf/throughput", sums.tokens / spent.max(1e-9));
     }
     metrics.set("timing_s/save_checkpoint", recorder.seconds_saving);
+    let number = |name: &str| metrics.get(name).unwrap_or(0.0);
+    news.step = format!(
+        "EM {:.2}, notes recall {:.2}, notes {:.0} tokens",
+        number("outcome/em"),
+        number("memory/notes_recall"),
+        number("memory/notes_tokens"),
+    );
+    if let Some(reward) = metrics.get("memory/reward/mean") {
+        news.step += &format!(", memory reward {reward:.2}");
+    }
     recorder.writer.append_metrics(step, &metrics)?;
     updated.rows.clear();
     Ok(())
@@ -490,6 +509,7 @@ impl StepSums {
 pub fn record_evaluation(
     mut recorder: ResMut<Recorder>,
     mut evaluated: ResMut<Evaluated>,
+    mut news: ResMut<News>,
     clock: Res<RunClock>,
 ) -> Result {
     let lines = std::mem::take(&mut evaluated.0);
@@ -497,6 +517,7 @@ pub fn record_evaluation(
         return Ok(());
     };
     let mut metrics = Metrics::default();
+    news.evaluation.clone_from(&lines);
     for line in lines {
         let context = match line.context {
             crate::experiment::ContextKind::Full => "full",

@@ -32,7 +32,7 @@ pub enum TaskError {
     /// Too few entities can be asked about.
     #[error(
         "the facts in {path:?} leave {usable} usable entities in the split {split:?} and at least {needed} are needed; \
-         an entity is usable if it has two facts whose words are at most 3 tokens long"
+         an entity is usable if it has a name and two values of at most 3 tokens, and its name does not begin with \"The\""
     )]
     TooFewEntities {
         /// The file.

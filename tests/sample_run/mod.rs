@@ -1,4 +1,5 @@
 //! A made-up run with everything that a record can hold; no engine is needed.
+#![allow(clippy::unwrap_used, reason = "a test that cannot write should stop")]
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use palimpsest::engine::MiniBatchReport;
 use palimpsest::experiment::ContextKind;
 use palimpsest::record::{
-    EvaluationRow, Event, MemoryCredit, Metrics, RecordWriter, RunFolder, RunStart, RunStatus,
+    Evaluation, Event, MemoryCredit, Metrics, RecordWriter, RunFolder, RunStart, RunStatus,
     TokenBlock, TurnEvent,
 };
 use palimpsest::trajectory::{Action, FormatRule, Outcome, Purpose, StopReason, TrajectoryId};
@@ -33,17 +34,18 @@ impl Words {
     }
 }
 
+/// The id of a rollout in RL step `step`, counted from 1; ids count from 0.
 pub fn id(step: u32, group: u32, member: u32) -> TrajectoryId {
     TrajectoryId {
-        step,
+        step: step - 1,
         purpose: Purpose::Train,
         group,
         member,
     }
 }
 
-pub fn evaluation(step: u32, context: ContextKind, objectives: u32, em: f64) -> EvaluationRow {
-    EvaluationRow {
+pub fn evaluation(step: u32, context: ContextKind, objectives: u32, em: f64) -> Evaluation {
+    Evaluation {
         step,
         context,
         objectives,
@@ -239,7 +241,7 @@ pub fn write_cold_start(writer: &mut RecordWriter, steps: u32) {
 pub fn write_step(writer: &mut RecordWriter, words: &mut Words, step: u32) {
     writer.append(&Event::StepBegan { step }).unwrap();
     let question = Event::QuestionDrawn {
-        step,
+        step: step - 1,
         purpose: Purpose::Train,
         group: 0,
         text: QUESTION.into(),

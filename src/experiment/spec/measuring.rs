@@ -60,9 +60,3 @@ settings! {
         trajectories: u32 = 0, unit "trajectories";
     }
 }
-
-impl Default for ContextKind {
-    fn default() -> Self {
-        Self::Full
-    }
-}

@@ -112,6 +112,14 @@ choice! {
     }
 }
 
+// Written out, because the macro knows no attributes of words.
+#[allow(clippy::derivable_impls)]
+impl Default for ContextKind {
+    fn default() -> Self {
+        Self::Full
+    }
+}
+
 settings! {
     /// Limits of a trajectory.
     LimitSettings: Copy {

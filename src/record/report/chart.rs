@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::numbers::{round_range, short, tick_label, tick_steps};
+
 const WIDTH: f64 = 380.0;
 const HEIGHT: f64 = 222.0;
 const LEFT: f64 = 54.0;
@@ -102,10 +104,10 @@ impl Plan {
             let value = low + f64::from(i) * gap;
             Tick {
                 at: y(value),
-                label: number(value, gap),
+                label: tick_label(value, gap),
             }
         });
-        let x_ticks = x_tick_steps(first_step as u32, last_step as u32);
+        let x_ticks = tick_steps(first_step as u32, last_step as u32);
         let summary = lines.iter().map(Line::in_words).collect::<Vec<_>>();
         let mut placed: Vec<Placed> = lines.iter().map(|l| l.place(x, y)).collect();
         part_labels(&mut placed, TOP + 4.0, bottom);
@@ -217,65 +219,6 @@ fn part_labels(lines: &mut [Placed], top: f64, bottom: f64) {
     }
 }
 
-/// A range that begins and ends at round numbers, and the gap between its ticks.
-fn round_range(low: f64, high: f64) -> (f64, f64, f64) {
-    let span = if high - low > 1e-12 {
-        high - low
-    } else {
-        // A flat line stands in the middle.
-        low.abs().max(1e-3)
-    };
-    let rough = span / 4.0;
-    let power = 10f64.powf(rough.log10().floor());
-    let gap = [1.0, 2.0, 2.5, 5.0, 10.0]
-        .into_iter()
-        .map(|m| m * power)
-        .find(|gap| *gap >= rough)
-        .unwrap_or(10.0 * power);
-    let (from, mut to) = ((low / gap).floor() * gap, (high / gap).ceil() * gap);
-    if to - from < gap / 2.0 {
-        to = from + gap;
-    }
-    (from, to, gap)
-}
-
-/// At most six steps with a round distance; the first and the last are among them when few.
-fn x_tick_steps(first: u32, last: u32) -> impl Iterator<Item = u32> {
-    let rough = (last - first).div_ceil(5).max(1);
-    let power = 10u32.pow(rough.ilog10());
-    let gap = [1, 2, 5, 10]
-        .into_iter()
-        .map(|m| m * power)
-        .find(|gap| *gap >= rough)
-        .unwrap_or(rough);
-    (first.div_ceil(gap)..=last / gap).map(move |i| i * gap)
-}
-
-fn number(value: f64, gap: f64) -> String {
-    let digits = (-gap.log10()).ceil().clamp(0.0, 8.0) as usize;
-    let exact = (gap * 10f64.powi(digits as i32)).fract() < 1e-6;
-    let text = format!("{value:.*}", digits + usize::from(!exact));
-    if gap < 1e-4 {
-        format!("{value:.1e}")
-    } else {
-        text
-    }
-}
-
-/// A number with three digits that matter.
-pub(super) fn short(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if !value.is_finite() => value.to_string(),
-        0.0 => "0".into(),
-        _ if size >= 100.0 => format!("{value:.0}"),
-        _ if size >= 10.0 => format!("{value:.1}"),
-        _ if size >= 0.01 => format!("{value:.2}"),
-        _ if size >= 1e-4 => format!("{value:.4}"),
-        _ => format!("{value:.1e}"),
-    }
-}
-
 fn round(v: f64) -> f64 {
     (v * 10.0).round() / 10.0
 }
@@ -323,13 +266,5 @@ mod tests {
         assert!(chart.lines[0].dots.is_empty());
         assert!(chart.lines[0].path.matches('L').count() < MOST_PLACES);
         assert_eq!(chart.summary, "Reward: full 0 at step 0, 4999 at step 4999");
-    }
-
-    #[test]
-    fn ticks_are_round() {
-        assert_eq!(round_range(0.3, 3.7), (0.0, 4.0, 1.0));
-        assert_eq!(x_tick_steps(0, 10).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 10]);
-        assert_eq!(number(0.25, 0.25), "0.25");
-        assert_eq!(number(1.0, 0.5), "1.0");
     }
 }

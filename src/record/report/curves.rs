@@ -1,6 +1,6 @@
 //! Which curves the report shows, and from what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -138,6 +138,11 @@ pub(super) fn main_objectives(view: &RunView) -> Option<u32> {
 
 fn by_context(view: &RunView, value: fn(&Evaluation) -> f64) -> Vec<Line> {
     let objectives = main_objectives(view);
+    let measured: BTreeSet<u32> = view.evaluations.iter().map(|r| r.step).collect();
+    if measured.len() < 2 {
+        // One evaluation is no curve; the table has its numbers.
+        return Vec::new();
+    }
     let of = |context| {
         let points: BTreeMap<u32, f64> = view
             .evaluations

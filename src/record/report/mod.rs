@@ -7,6 +7,7 @@ mod chart;
 mod choose;
 mod curves;
 mod diff;
+mod numbers;
 mod story;
 mod table;
 mod tokens;
@@ -117,7 +118,7 @@ pub fn write_report(folder: &RunFolder) -> Result<PathBuf, RecordError> {
         sections: curves::sections(&view),
         coloured: blocks.iter().flatten().any(|b| !b.is_empty()),
         stories,
-        limit: chart::short(scale.limit.into()),
+        limit: numbers::short(scale.limit.into()),
         levels: levels(Palette::shipped()?),
         endings: endings(&view),
         notices: record.notices.iter().map(ToString::to_string).collect(),
@@ -246,7 +247,7 @@ fn endings(view: &RunView) -> Vec<Ending> {
 fn troubles(view: &RunView) -> Vec<(String, String)> {
     let mut told = BTreeMap::<&str, (u32, String)>::new();
     for trouble in &view.troubles {
-        let place = trouble.id.map_or_else(String::new, |id| id.to_string());
+        let place = trouble.id.map_or_else(String::new, story::place_name);
         told.entry(&trouble.what).or_insert((0, place)).0 += 1;
     }
     let mut lines: Vec<_> = told.into_iter().collect();
@@ -256,9 +257,9 @@ fn troubles(view: &RunView) -> Vec<(String, String)> {
         .map(|(what, (count, place))| {
             let times = match (count, place.as_str()) {
                 (1, "") => "once".into(),
-                (1, place) => format!("once, in {place}"),
+                (1, place) => format!("once: {place}"),
                 (count, "") => format!("{count} times"),
-                (count, place) => format!("{count} times, first in {place}"),
+                (count, place) => format!("{count} times, first: {place}"),
             };
             (what.to_owned(), times)
         })

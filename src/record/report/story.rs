@@ -2,17 +2,15 @@
 
 use serde::Serialize;
 
-use super::chart::short;
 use super::diff::{Piece, diff};
-use super::table::signed;
+use super::numbers::{short, signed};
 use super::tokens::{Scale, TokenRow, token_row};
 use crate::record::{RunView, TokenBlock, TrajectoryView, names};
-use crate::trajectory::{Action, Purpose};
+use crate::trajectory::{Action, Purpose, TrajectoryId};
 
 /// A trajectory.
 #[derive(Debug, Serialize)]
 pub(super) struct Story {
-    id: String,
     title: String,
     right: bool,
     question: String,
@@ -91,13 +89,8 @@ pub(super) fn story(
     } else {
         Vec::new()
     };
-    let when = match id.purpose {
-        Purpose::Train => format!("Step {}", id.step),
-        Purpose::Evaluate => format!("Evaluation after step {}", id.step),
-    };
     Story {
-        id: id.to_string(),
-        title: format!("{when}, question {}, rollout {}", id.group, id.member),
+        title: place_name(id),
         right: outcome.em > 0.5,
         question: question.text,
         gold: question.gold,
@@ -107,6 +100,18 @@ pub(super) fn story(
         rows,
         turns,
         damage,
+    }
+}
+
+/// Where a trajectory stands in the run, for readers: ids count from 0, readers from 1.
+pub(super) fn place_name(id: TrajectoryId) -> String {
+    let (question, rollout) = (id.group + 1, id.member + 1);
+    match id.purpose {
+        Purpose::Train => format!(
+            "Step {}, question {question}, rollout {rollout}",
+            id.step + 1
+        ),
+        Purpose::Evaluate => format!("Evaluation after step {}, question {question}", id.step),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::chart::short;
+use super::numbers::{short, signed};
 use crate::experiment::ContextKind;
 use crate::record::{Evaluation, RunView};
 
@@ -132,16 +132,6 @@ impl Column {
     }
 }
 
-/// A number with its sign; a true minus, since pages can show one.
-pub(super) fn signed(value: f64) -> String {
-    let sign = match value {
-        v if v > 0.0 => "+",
-        v if v < 0.0 => "\u{2212}",
-        _ => "\u{b1}",
-    };
-    format!("{sign}{}", short(value.abs()))
-}
-
 pub(super) fn context_name(context: ContextKind) -> &'static str {
     match context {
         ContextKind::Full => "full",
@@ -173,12 +163,5 @@ mod tests {
         assert_eq!(interval(0.5, 100), "0.40 to 0.60");
         assert_eq!(interval(0.0, 10), "0.00 to 0.28");
         assert_eq!(interval(0.0, 0), "");
-    }
-
-    #[test]
-    fn signs_stand_before_numbers() {
-        assert_eq!(signed(0.25), "+0.25");
-        assert_eq!(signed(-0.25), "\u{2212}0.25");
-        assert_eq!(signed(0.0), "\u{b1}0");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::table::signed;
+use super::numbers::signed;
 use crate::record::TokenBlock;
 
 /// Colours on each side of zero.

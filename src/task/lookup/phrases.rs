@@ -41,7 +41,7 @@ pub(super) struct Phrases {
     /// `</tool>`
     pub(super) tool_end: Ids,
     /// ` The`
-    the: Ids,
+    pub(super) the: Ids,
     /// ` of`
     of: Ids,
     /// ` is`

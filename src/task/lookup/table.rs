@@ -75,7 +75,9 @@ impl Table {
         let mut splits: [Vec<UsableEntity>; 3] = Default::default();
         let mut values_of = vec![BTreeSet::new(); number.len()];
         for entity in &file.entities {
-            let Some(name) = short(&entity.name) else {
+            // A name that begins like a sentence (The Gambia) would be read as one.
+            let Some(name) = short(&entity.name).filter(|name| !name.starts_with(&phrases.the))
+            else {
                 continue;
             };
             let facts: Vec<(usize, Ids)> = entity

@@ -1,0 +1,241 @@
+//! Runs of the real program that are killed, interrupted or refused. Needs libtorch.
+
+#![cfg(all(feature = "torch", unix))]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use palimpsest::random::{Domain, stream};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_palimpsest");
+const SMOKE: &str = "experiments/smoke.ron";
+
+fn palimpsest(arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(arguments)
+        .env("OMP_WAIT_POLICY", "passive")
+        .env("OMP_NUM_THREADS", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    palimpsest(arguments).output().unwrap()
+}
+
+fn finish(arguments: &[&str]) {
+    let done = output(arguments);
+    assert!(
+        done.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn weights(run: &Path) -> Vec<u8> {
+    std::fs::read(run.join("checkpoints/final/model.safetensors")).unwrap()
+}
+
+/// SIGKILL after a while; true if the process was still there.
+fn kill_after(mut child: Child, milliseconds: u64) -> bool {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    let alive = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    alive
+}
+
+#[test]
+fn a_run_killed_at_ten_random_moments_ends_with_the_same_weights() {
+    use rand::RngExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    let started = std::time::Instant::now();
+    finish(&["--experiment", SMOKE, "--run-dir", text(&whole)]);
+    let whole_run = started.elapsed().as_millis() as u64;
+    let expected = weights(&whole);
+    let mut rng = stream(20_261_129, Domain::Questions, 0, 0, 0);
+    let (mut kills, mut runs) = (0, 0);
+    while kills < 10 {
+        let run = folder.path().join(format!("killed-{runs}"));
+        runs += 1;
+        let mut arguments = vec!["--experiment", SMOKE, "--run-dir", text(&run)];
+        // A run that is killed this often must still come to its end.
+        while !run.join("checkpoints/final").exists() && kills < 10 {
+            let child = palimpsest(&arguments).spawn().unwrap();
+            let moment = rng.random_range(50..whole_run.max(200));
+            kills += u32::from(kill_after(child, moment));
+            if run.join("events.jsonl").exists() {
+                arguments = vec!["--resume", text(&run)];
+            } else if run.exists() {
+                // Killed before there was a run: nothing to resume.
+                std::fs::remove_dir_all(&run).unwrap();
+            }
+        }
+        finish(&arguments);
+        assert!(
+            expected == weights(&run),
+            "run {} has other weights after {kills} kills",
+            runs - 1
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_run_says_how_to_go_on_and_ends_with_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, stopped) = (folder.path().join("whole"), folder.path().join("stopped"));
+    finish(&["--experiment", SMOKE, "--run-dir", text(&whole)]);
+    let child = palimpsest(&["--experiment", SMOKE, "--run-dir", text(&stopped)])
+        .spawn()
+        .unwrap();
+    let checkpoint = stopped.join("checkpoints/latest");
+    for _ in 0..600 {
+        if checkpoint.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.code() == Some(130) {
+        assert!(said.contains("--resume"), "{said}");
+        let summary = std::fs::read_to_string(stopped.join("summary.json")).unwrap();
+        assert!(summary.contains("\"stopped\""), "{summary}");
+        finish(&["--resume", text(&stopped)]);
+    } else {
+        // It was done before the interrupt came.
+        assert!(done.status.success(), "{said}");
+    }
+    assert!(
+        weights(&whole) == weights(&stopped),
+        "other weights after an interrupt"
+    );
+}
+
+#[test]
+fn two_runs_of_one_seed_write_the_same_events_and_a_second_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    finish(&["--experiment", SMOKE, "--run-dir", text(&a)]);
+    let child = palimpsest(&["--experiment", SMOKE, "--run-dir", text(&b)])
+        .spawn()
+        .unwrap();
+    for _ in 0..600 {
+        if b.join("events.jsonl").exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refused = output(&["--resume", text(&b)]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("in use"), "{said}");
+    assert!(child.wait_with_output().unwrap().status.success());
+    for file in [
+        "events.jsonl",
+        "tokens.bin",
+        "checkpoints/final/model.safetensors",
+    ] {
+        assert!(
+            std::fs::read(a.join(file)).unwrap() == std::fs::read(b.join(file)).unwrap(),
+            "{file} differs"
+        );
+    }
+    let taken = output(&["--experiment", SMOKE, "--run-dir", text(&a)]);
+    assert!(String::from_utf8_lossy(&taken.stderr).contains("is not empty"));
+}
+
+#[test]
+fn bad_input_is_named_and_nothing_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("bad.ron"), "(rollout: (group_size: 1))").unwrap();
+    let bad = output(&["--experiment", text(&path("bad.ron"))]);
+    let said = String::from_utf8_lossy(&bad.stderr);
+    assert_eq!(bad.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("group_size 1") && said.contains("every advantage is 0"),
+        "{said}"
+    );
+
+    let not_a_run = output(&["--resume", text(folder.path())]);
+    let said = String::from_utf8_lossy(&not_a_run.stderr);
+    assert_eq!(not_a_run.status.code(), Some(1), "{said}");
+    assert!(said.contains("is not a run folder"), "{said}");
+
+    std::fs::write(path("facts.json"), "{\"entities\": [{]}").unwrap();
+    let facts = format!("task.facts={}", text(&path("facts.json")));
+    let damaged = output(&[
+        "--experiment",
+        SMOKE,
+        "--run-dir",
+        text(&path("run")),
+        "--set",
+        &facts,
+    ]);
+    let said = String::from_utf8_lossy(&damaged.stderr);
+    assert_eq!(damaged.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("facts.json") && said.contains("line"),
+        "{said}"
+    );
+    assert!(!path("run").exists(), "a run folder was made for nothing");
+}
+
+#[test]
+fn a_damaged_checkpoint_or_tokenizer_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    finish(&["--experiment", SMOKE, "--run-dir", text(&run)]);
+    let policy = run.join("checkpoints/final");
+    let start = |name: &str| {
+        let setting = format!("policy=Folder({:?})", text(&policy));
+        output(&[
+            "--experiment",
+            SMOKE,
+            "--run-dir",
+            text(&folder.path().join(name)),
+            "--set",
+            &setting,
+        ])
+    };
+    let model = policy.join("model.safetensors");
+    let whole = std::fs::read(&model).unwrap();
+    std::fs::write(&model, &whole[..whole.len() / 2]).unwrap();
+    let said = String::from_utf8_lossy(&start("a").stderr).into_owned();
+    assert!(said.contains("model.safetensors"), "{said}");
+    std::fs::write(&model, &whole).unwrap();
+    std::fs::write(policy.join("tokenizer.json"), "{}").unwrap();
+    let said = String::from_utf8_lossy(&start("b").stderr).into_owned();
+    assert!(said.contains("tokenizer.json"), "{said}");
+    std::fs::write(
+        run.join("checkpoints")
+            .join(latest(&run))
+            .join("optimizer.safetensors"),
+        "short",
+    )
+    .unwrap();
+    let said = String::from_utf8_lossy(&output(&["--resume", text(&run)]).stderr).into_owned();
+    assert!(said.contains("optimizer.safetensors"), "{said}");
+}
+
+fn latest(run: &Path) -> String {
+    std::fs::read_to_string(run.join("checkpoints/latest"))
+        .unwrap()
+        .trim()
+        .to_owned()
+}
