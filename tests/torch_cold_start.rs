@@ -1,5 +1,6 @@
 //! The cold start on the libtorch engine: it learns, it repeats, it resumes.
 #![cfg(feature = "torch")]
+#![allow(clippy::unwrap_used)]
 
 #[path = "common/torch.rs"]
 mod common;
@@ -174,4 +175,24 @@ fn broken_batches_are_refused_and_change_nothing() {
         steps(&mut engine, 0..2),
         steps(&mut common::engine(3), 0..2)
     );
+}
+
+#[test]
+fn a_folder_with_the_shipped_tokenizer_is_whole() {
+    use palimpsest::tokenizer::TextTokenizer;
+    let tokenizer = Arc::new(TextTokenizer::load(std::path::Path::new("assets/lookup")).unwrap());
+    let mut shape = common::shape();
+    shape.vocab_size = tokenizer.vocab_size() as i64;
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = TorchEngine::new(&shape, 1, tokenizer.clone(), &settings()).unwrap();
+    engine.save(folder.path(), false).unwrap();
+    let again = TextTokenizer::load(folder.path()).unwrap();
+    assert_eq!(again.to_json(), tokenizer.to_json());
+    TorchEngine::from_folder(folder.path(), Arc::new(again), &settings()).unwrap();
+
+    shape.vocab_size -= 1;
+    let Err(error) = TorchEngine::new(&shape, 1, tokenizer, &settings()) else {
+        panic!("the tokenizer has more ids than the embedding has rows");
+    };
+    assert!(error.to_string().contains("vocab_size"), "{error}");
 }

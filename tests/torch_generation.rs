@@ -1,5 +1,6 @@
 //! Generation: log-probs that scoring confirms, caches and batches that change nothing.
 #![cfg(feature = "torch")]
+#![allow(clippy::unwrap_used)]
 
 #[path = "common/torch.rs"]
 mod common;

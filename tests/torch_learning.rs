@@ -1,5 +1,6 @@
 //! RL updates: they raise what they should, repeat, resume, and stop at numbers that are not finite.
 #![cfg(feature = "torch")]
+#![allow(clippy::unwrap_used)]
 
 #[path = "common/torch.rs"]
 mod common;

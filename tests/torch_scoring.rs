@@ -1,5 +1,6 @@
 //! Scoring: the same numbers as transformers, and branches as if each stood alone.
 #![cfg(feature = "torch")]
+#![allow(clippy::unwrap_used)]
 
 #[path = "common/torch.rs"]
 mod common;

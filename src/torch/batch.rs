@@ -5,7 +5,7 @@ use tch::{Device, Tensor};
 use crate::engine::EngineError;
 use crate::trajectory::TokenId;
 
-use super::decoder::Shape;
+use super::weights::Shape;
 
 /// Most tokens of one padded chunk, padding included, on the CPU: activations stay in its caches.
 const CPU_TOKENS: usize = 2_048;

@@ -8,8 +8,9 @@ use tch::Device;
 use crate::engine::EngineError;
 use crate::experiment::DecoderSettings;
 
-use super::decoder::{Decoder, Shape, slots};
+use super::decoder::Decoder;
 use super::tensor_file::{TensorFile, bad_file, read, write_whole};
+use super::weights::{Shape, slots};
 
 /// File of the architecture.
 pub(super) const CONFIG: &str = "config.json";
@@ -67,10 +68,12 @@ pub(super) fn write_decoder(decoder: &Decoder, folder: &Path) -> Result<u64, Eng
     Ok(fingerprint(&bytes))
 }
 
-/// FNV-1a of a file's bytes: ties an optimizer file to the weights it belongs to.
+/// FNV-1a over a file's eight-byte words: ties an optimizer file to the weights it belongs to.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
@@ -199,7 +202,7 @@ pub(super) fn check_shape(s: &DecoderSettings) -> Result<(), String> {
             s.num_attention_heads, s.num_key_value_heads
         ));
     }
-    if !(s.rope_theta > 0.0) {
+    if s.rope_theta.is_nan() || s.rope_theta <= 0.0 {
         return Err(format!(
             "rope_theta is {}, but must be above 0",
             s.rope_theta

@@ -235,7 +235,7 @@ fn check(
 mod tests {
     use super::*;
     use crate::experiment::DecoderSettings;
-    use crate::torch::decoder::Shape;
+    use crate::torch::weights::Shape;
     use tch::Device;
 
     fn decoder() -> Decoder {

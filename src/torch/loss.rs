@@ -68,7 +68,6 @@ pub fn ppo_clip(logprobs: &Tensor, old: &Tensor, advantages: &Tensor, clip: Clip
 
 /// Schulman's k3 estimate of KL(policy || reference) per token: exp(d) - d - 1 with
 /// d = reference - log-prob. Never negative.
-#[must_use]
 pub fn k3(logprobs: &Tensor, reference: &Tensor) -> Tensor {
     let d = (reference - logprobs).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND);
     (d.exp() - &d - 1.0).clamp(-K3_BOUND, K3_BOUND)
@@ -88,7 +87,6 @@ pub enum Aggregation {
 }
 
 /// Aggregates `values` [rows, time] where `mask` (same size) is 1.
-#[must_use]
 pub fn aggregate(values: &Tensor, mask: &Tensor, mode: Aggregation) -> Tensor {
     let kind = values.kind();
     let masked = values * mask;

@@ -20,6 +20,7 @@ mod state;
 mod supervise;
 mod tensor_file;
 mod vocabulary;
+mod weights;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -36,8 +37,9 @@ use crate::engine::{
 use crate::experiment::{DecoderSettings, DeviceSetting, EngineSettings};
 use crate::trajectory::TrajectoryId;
 use cache::KeptCaches;
-use decoder::{Decoder, Shape};
+use decoder::Decoder;
 use state::TrainingState;
+use weights::Shape;
 
 /// CUDA devices that this build and machine have.
 #[must_use]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tch::Tensor;
 
-use super::decoder::Parameter;
+use super::weights::Parameter;
 
 /// Decay of the momentum.
 const MOMENTUM: f64 = 0.95;

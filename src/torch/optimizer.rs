@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tch::{Kind, Tensor};
 
-use super::decoder::Parameter;
+use super::weights::Parameter;
 
 /// Knobs of one AdamW step.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,11 @@ use tch::Tensor;
 
 use crate::engine::EngineError;
 
-use super::decoder::{Decoder, slots};
+use super::decoder::Decoder;
 use super::optimizer::AdamW;
 use super::supervise::{Aid, ColdStart};
 use super::tensor_file::{TensorFile, bad_file, read, write_whole};
+use super::weights::slots;
 
 const FILE: &str = "optimizer.safetensors";
 

@@ -10,9 +10,10 @@ use crate::engine::{
 use crate::random::{self, Domain};
 
 use super::batch::{check_ids, check_length, chunks, padded, picked};
-use super::decoder::{Decoder, Hidden, Parameter, attention};
+use super::decoder::{Decoder, Hidden, attention};
 use super::muon::Muon;
 use super::optimizer::{AdamKnobs, AdamW, clip_gradients, gradient_norm, zero_gradients};
+use super::weights::Parameter;
 
 /// How many tokens back the aid must name.
 const AID_REACH: usize = 3;
@@ -107,7 +108,7 @@ impl Aid {
 fn looked_at(row: &SupervisedRow, seed: u64, step: u32, part: u32, number: u32) -> Vec<usize> {
     let mut rng = random::stream(seed, Domain::Aids, step, part, number);
     (AID_REACH..row.ids.len() - 1)
-        .filter(|_| rng.next_u32() % AID_STRIDE == 0)
+        .filter(|_| rng.next_u32().is_multiple_of(AID_STRIDE))
         .collect()
 }
 
