@@ -117,7 +117,7 @@ fn spoiled_folders_are_refused_with_the_file_the_field_and_the_rule() {
             f,
             "\"tie_word_embeddings\": true",
             "\"tie_word_embeddings\": false",
-        )
+        );
     });
     assert!(untied.contains("tie_word_embeddings is false"), "{untied}");
 
