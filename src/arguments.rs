@@ -37,17 +37,12 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct Train {
     /// Experiment file (RON) to run
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "resume",
-        conflicts_with = "resume"
-    )]
+    #[arg(long, value_name = "FILE", required_unless_present = "resume")]
     pub experiment: Option<PathBuf>,
     /// Make the run folder exactly here instead of a numbered one under the folder of runs
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub run_dir: Option<PathBuf>,
-    /// Go on with the run in this folder from its last checkpoint
+    /// Go on with the run in this folder from its last checkpoint, with the experiment that it holds
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
     /// Override one setting, as in `--set learner.steps=40`; may be repeated

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::EngineLink;
 use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved, find_path};
-use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_report};
+use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_atomic, write_report};
 use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;
 use palimpsest::tokenizer::TextTokenizer;
@@ -66,6 +66,12 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     let Started { launch, checkpoint } =
         Started::new(&origin, experiment, &text, task).map_err(plain)?;
     let run = launch.recorder.folder.path().to_path_buf();
+    if arguments.resume.is_some() && !arguments.set.is_empty() {
+        write_atomic(
+            &launch.recorder.folder.file("experiment.ron"),
+            text.as_bytes(),
+        )?;
+    }
     match &checkpoint {
         Some(checkpoint) => tracing::info!(
             "going on in {run:?} from {:?}",
@@ -112,10 +118,11 @@ type Read = Result<(Resolved, Origin), ExperimentErrors>;
 fn read_experiment(arguments: &Train) -> anyhow::Result<Read> {
     if let Some(run) = &arguments.resume {
         let folder = RunFolder::look(run)?;
-        let file = folder.file("experiment.ron");
-        return Ok(
-            Experiment::load(&file, &arguments.set).map(|read| (read, Origin::Resume(run.clone())))
-        );
+        let recorded = Experiment::load(&folder.file("experiment.ron"), &arguments.set);
+        if let (Some(file), Ok(recorded)) = (&arguments.experiment, &recorded) {
+            warn_if_other(file, &arguments.set, &recorded.experiment);
+        }
+        return Ok(recorded.map(|read| (read, Origin::Resume(run.clone()))));
     }
     let file = arguments
         .experiment
@@ -128,6 +135,21 @@ fn read_experiment(arguments: &Train) -> anyhow::Result<Read> {
         };
         (read, origin)
     }))
+}
+
+/// Says so if a resumed run is named together with a file that holds something else: the run goes on
+/// as it began.
+fn warn_if_other(file: &Path, overrides: &[String], recorded: &Experiment) {
+    let Ok(named) = Experiment::load(file, overrides) else {
+        tracing::warn!("{file:?} cannot be read; the run goes on with the experiment it holds");
+        return;
+    };
+    let mut named = named.experiment;
+    if settle_paths(&mut named).is_err() || named != *recorded {
+        tracing::warn!(
+            "{file:?} holds another experiment than the run; the run goes on with its own (change settings with --set)"
+        );
+    }
 }
 
 fn bad_file(problems: &ExperimentErrors) -> anyhow::Result<ExitCode> {

@@ -51,7 +51,12 @@ pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, C
         let Some(&(_, value)) = advantages.memory.iter().find(|(of, _)| *of == turn) else {
             continue;
         };
-        for (at, part) in memory.iter_mut().enumerate().take(end as usize).skip(start as usize) {
+        for (at, part) in memory
+            .iter_mut()
+            .enumerate()
+            .take(end as usize)
+            .skip(start as usize)
+        {
             *part = sampled(value, at);
         }
     }
