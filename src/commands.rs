@@ -62,7 +62,6 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         &experiment.task,
         policy_tokenizer(&experiment)?,
     )?);
-    let engine = engine_settings(&experiment, Arc::clone(&task));
     let Started { launch, checkpoint } =
         Started::new(&origin, experiment, &text, task).map_err(plain)?;
     let run = launch.recorder.folder.path().to_path_buf();
@@ -79,7 +78,11 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         ),
         None => tracing::info!("run folder {run:?}"),
     }
-    let link = start_engine(engine, checkpoint)?;
+    let link = start_engine(
+        Arc::clone(&launch.experiment),
+        Arc::clone(&launch.task),
+        checkpoint,
+    )?;
     let interrupts = Interrupts::default();
     let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
     app.world()
@@ -188,43 +191,29 @@ fn policy_tokenizer(experiment: &Experiment) -> anyhow::Result<Option<TextTokeni
     }
 }
 
-/// What the engine thread needs to know to make its engine.
-struct EngineParts {
-    policy: PolicySettings,
-    settings: palimpsest::experiment::EngineSettings,
-    seed: u64,
-    task: Arc<dyn Task>,
-}
-
-fn engine_settings(experiment: &Experiment, task: Arc<dyn Task>) -> EngineParts {
-    EngineParts {
-        policy: experiment.policy.clone(),
-        settings: experiment.engine.clone(),
-        seed: experiment.seed,
-        task,
-    }
-}
-
+/// Starts the engine thread with the policy of the experiment, or the checkpoint of a resumed run.
 #[cfg(feature = "torch")]
 fn start_engine(
-    parts: EngineParts,
+    experiment: Arc<Experiment>,
+    task: Arc<dyn Task>,
     checkpoint: Option<std::path::PathBuf>,
 ) -> anyhow::Result<EngineLink> {
     use palimpsest::engine::Engine as _;
     use palimpsest::torch::TorchEngine;
     let link = EngineLink::start(move || {
-        let tokenizer = Arc::clone(parts.task.tokenizer());
+        let tokenizer = Arc::clone(task.tokenizer());
+        let settings = &experiment.engine;
         if let Some(checkpoint) = checkpoint {
-            let mut engine = TorchEngine::from_folder(&checkpoint, tokenizer, &parts.settings)?;
+            let mut engine = TorchEngine::from_folder(&checkpoint, tokenizer, settings)?;
             engine.load(&checkpoint, true)?;
             return Ok(engine);
         }
-        match &parts.policy {
+        match &experiment.policy {
             PolicySettings::New(shape) => {
-                TorchEngine::new(shape, parts.seed, tokenizer, &parts.settings)
+                TorchEngine::new(shape, experiment.seed, tokenizer, settings)
             }
             PolicySettings::Folder(folder) => {
-                TorchEngine::from_folder(Path::new(folder), tokenizer, &parts.settings)
+                TorchEngine::from_folder(Path::new(folder), tokenizer, settings)
             }
         }
     })?;
@@ -232,7 +221,11 @@ fn start_engine(
 }
 
 #[cfg(not(feature = "torch"))]
-fn start_engine(_: EngineParts, _: Option<std::path::PathBuf>) -> anyhow::Result<EngineLink> {
+fn start_engine(
+    _: Arc<Experiment>,
+    _: Arc<dyn Task>,
+    _: Option<std::path::PathBuf>,
+) -> anyhow::Result<EngineLink> {
     Err(anyhow!(
         "this program was built without libtorch (feature `torch`), so it cannot train; build it with default features"
     ))
