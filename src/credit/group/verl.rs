@@ -29,6 +29,13 @@ pub fn grpo_vectorized(scores: &[f64], std: bool) -> Vec<f64> {
         .collect()
 }
 
+/// GPG's factor as verl counts it, in 32 bits: `B` times the reciprocal of the count.
+#[must_use]
+pub fn gpg_scale(scores: &[f64]) -> f64 {
+    let paid = scores.iter().filter(|score| **score != 0.0).count().max(1);
+    f64::from(scores.len() as f32 * (1.0 / paid as f32))
+}
+
 /// `rloo_vectorized`: as RLOO, but a group of one gets 0.
 #[must_use]
 pub fn rloo_vectorized(scores: &[f64]) -> Vec<f64> {
