@@ -129,6 +129,12 @@ impl Moments {
             .fold(0.0, f64::max)
     }
 
+    /// Standard deviation of one group's gradient, over all coordinates.
+    fn noise(&self) -> f64 {
+        let error = self.error();
+        (dot(&error, &error) * GROUPS as f64).sqrt()
+    }
+
     /// The factor of the truth that is nearest in least squares.
     fn fit(&self, truth: &Gradient) -> f64 {
         dot(&self.mean(), truth) / dot(truth, truth)
@@ -192,26 +198,27 @@ fn only_baselines_that_do_not_look_at_the_own_rollout_are_unbiased() {
     for (name, moments) in names.iter().zip(&moments) {
         let fit = moments.fit(&truth);
         let factor = if *name == "absorbing" { shrink } else { fit };
-        let noise = (moments
-            .error()
-            .iter()
-            .map(|error| error * error)
-            .sum::<f64>()
-            * GROUPS as f64)
-            .sqrt();
         lines.push(format!(
-            "| `{name}` | {fit:.3} | {:.1} | {:.1} | {noise:.2} |",
+            "| `{name}` | {fit:.3} | {:.1} | {:.1} | {:.2} |",
             moments.furthest(&truth, 1.0),
             moments.furthest(&truth, factor),
+            moments.noise(),
         ));
     }
+    // The own rollout is 1/N of the mean in every round: one factor for all of the gradient.
+    let [_, pooled, per_round, leave_one_out, absorbing, position] = &moments;
+    lines.push(format!(
+        "| `absorbing`, times N / (N - 1) | {:.3} | {:.1} | {:.1} | {:.2} |",
+        absorbing.fit(&truth) / shrink,
+        absorbing.furthest(&truth, shrink),
+        absorbing.furthest(&truth, shrink),
+        absorbing.noise() / shrink,
+    ));
     let printed = lines.join("\n");
     println!("{printed}");
-    let [_, pooled, per_round, leave_one_out, absorbing, position] = &moments;
     for unbiased in [&moments[0], leave_one_out, position] {
         assert!(unbiased.furthest(&truth, 1.0) < 3.0, "{printed}");
     }
-    // The own rollout is 1/N of the mean in every round: one factor for all of the gradient.
     assert!(absorbing.furthest(&truth, shrink) < 3.0, "{printed}");
     // Here no learning rate makes up for it: the factor differs from round to round.
     for biased in [pooled, per_round] {

@@ -85,18 +85,38 @@ const EXCEPTIONS: &[Exception] = &[
         reason: "verl leaves what the scan carries on masked tokens; ours carry exactly zero",
         compatible: Some(golden_estimators::gae_unmasked),
     },
+    Exception {
+        family: "kl",
+        cases: "kl_*+",
+        reason: "verl documents straight-through kinds and raises NotImplementedError (PR #6058); ours work",
+        compatible: None,
+    },
+    Exception {
+        family: "agg_loss",
+        cases: "agg05_seq-mean-token-mean_fully_masked_row*",
+        reason: "one row without a trained token makes verl's loss NaN; ours counts it as nothing",
+        compatible: None,
+    },
+    Exception {
+        family: "agg_loss",
+        cases: "agg05_seq-mean-token-mean_all_masked*",
+        reason: "without a trained token verl's loss is NaN; ours is 0",
+        compatible: None,
+    },
+    Exception {
+        family: "agg_loss",
+        cases: "aggmain_*all_masked*",
+        reason: "without a trained token verl's loss is NaN; ours is 0",
+        compatible: None,
+    },
 ];
 
-/// What a case came to: it ran, or it waits for a feature that is not built.
-pub enum Ran {
-    /// Every figure was compared.
-    Yes,
-    /// It needs what is not built yet.
-    Waits(&'static str),
-}
+/// Runs one case: the case, then the file's meta. An error that begins with [`WAITS`] says that the
+/// case needs what is not built yet.
+pub type Runner = fn(&Value, &Value) -> Result<(), String>;
 
-/// Runs one case: the case, then the file's meta.
-pub type Runner = fn(&Value, &Value) -> Result<Ran, String>;
+/// How the error of a case begins that waits for a feature.
+pub const WAITS: &str = "waits: ";
 
 fn runner(family: &str) -> Option<Runner> {
     golden_estimators::runner(family)
@@ -181,19 +201,15 @@ fn one(
     open: bool,
     count: &mut Count,
 ) -> Result<(), String> {
-    let problem = match run(case, meta) {
-        Ok(Ran::Yes) => {
-            count.ran += 1;
-            return Ok(());
-        }
-        Ok(Ran::Waits(reason)) if open => {
-            println!("{family} {name} waits: {reason}");
-            count.waiting += 1;
-            return Ok(());
-        }
-        Ok(Ran::Waits(reason)) => return Err(format!("cannot run: {reason}")),
-        Err(problem) => problem,
+    let Err(problem) = run(case, meta) else {
+        count.ran += 1;
+        return Ok(());
     };
+    if problem.starts_with(WAITS) && open {
+        println!("{family} {name} {problem}");
+        count.waiting += 1;
+        return Ok(());
+    }
     let Some(exception) = EXCEPTIONS
         .iter()
         .find(|of| of.family == family && fits(of.cases, name))

@@ -23,9 +23,10 @@ pub enum BaselineKind<'a> {
     /// Weakness: own value included, so the gradient of round `t` shrinks by `1 - 1/|R_t|`, and
     /// `|R_t|` depends on when the policy stops: late rounds shrink more (verl#7244).
     PerRound,
-    /// `b[i][t] = mean over j in R_t, j != i, of x[j][t]`; 0 if no other rollout reached round `t`.
+    /// `b[i] = mean of all rounds of the rollouts other than i`; 0 if they have none.
     ///
-    /// Unbiased: no term depends on rollout `i`. Source: RLOO (arXiv 2402.14740), per round.
+    /// Unbiased: no term depends on rollout `i`. Source: RLOO (arXiv 2402.14740), over rounds. A mean
+    /// over the others' same round alone is unbiased too, but has few values late and more noise.
     LeaveOneOut,
     /// `b_t = 1/N sum over i in R_t of x[i][t]`: a rollout that has ended counts as 0.
     ///
@@ -44,14 +45,15 @@ pub enum BaselineKind<'a> {
 pub struct Pool {
     /// The baseline `b`.
     pub mean: f64,
-    /// Unbiased standard deviation of the values that the mean was taken over; 1 if they are fewer
-    /// than two, so that dividing by it changes nothing.
+    /// Unbiased standard deviation: of the round for `PerRound` and `Absorbing`, else of all rounds
+    /// of the question; 1 if those are fewer than two values, so that dividing changes nothing.
     pub deviation: f64,
 }
 
 /// `x - b` in the shape of `rewards`; the position of a round is its index.
 ///
-/// A pool of one value has mean 0, as everywhere (verl's group of one): the value itself stays.
+/// A pool of one round has mean 0, as everywhere (verl's group of one): the value itself stays. With
+/// `Absorbing` a rollout without others is its own mean, so 0 stays.
 #[must_use]
 pub fn centre(rewards: &[Vec<f64>], kind: BaselineKind<'_>) -> Vec<Vec<f64>> {
     let rounds: Vec<Vec<(usize, f64)>> = rewards
@@ -73,71 +75,76 @@ pub fn pools(rounds: &[Vec<(usize, f64)>], kind: BaselineKind<'_>) -> Vec<Vec<Po
         let (mean, deviation) = mean_std(values);
         Pool { mean, deviation }
     };
-    let mut by_position: Vec<Vec<(usize, f64)>> = Vec::new();
-    for (member, list) in rounds.iter().enumerate() {
-        for &(position, value) in list {
-            if by_position.len() <= position {
-                by_position.resize(position + 1, Vec::new());
-            }
-            by_position[position].push((member, value));
+    let everything: Vec<f64> = rounds.iter().flatten().map(|(_, value)| *value).collect();
+    let whole = of(&everything);
+    match kind {
+        BaselineKind::Pooled => shape(rounds, |_, _| whole),
+        BaselineKind::LeaveOneOut => {
+            let sums: Vec<f64> = rounds
+                .iter()
+                .map(|list| list.iter().map(|(_, value)| value).sum())
+                .collect();
+            shape(rounds, |member, _| {
+                let count = everything.len() - rounds[member].len();
+                let others = sums.iter().enumerate().filter(|(of, _)| *of != member);
+                let sum: f64 = others.map(|(_, sum)| sum).sum();
+                Pool {
+                    mean: if count > 0 { sum / count as f64 } else { 0.0 },
+                    ..whole
+                }
+            })
+        }
+        BaselineKind::PositionAverage(averages) => shape(rounds, |_, position| Pool {
+            mean: averages.get(position).copied().flatten().unwrap_or(0.0),
+            ..whole
+        }),
+        BaselineKind::PerRound => {
+            let pools: Vec<Pool> = by_position(rounds)
+                .iter()
+                .map(|of_round| of(of_round))
+                .collect();
+            shape(rounds, |_, position| pools[position])
+        }
+        BaselineKind::Absorbing => {
+            let pad = |mut values: Vec<f64>| {
+                values.resize(values.len().max(rounds.len()), 0.0);
+                match values[..] {
+                    [alone] => Pool {
+                        mean: alone,
+                        ..of(&values)
+                    },
+                    _ => of(&values),
+                }
+            };
+            let pools: Vec<Pool> = by_position(rounds).into_iter().map(pad).collect();
+            shape(rounds, |_, position| pools[position])
         }
     }
-    let values = |position: usize| -> Vec<f64> {
-        by_position[position]
-            .iter()
-            .map(|(_, value)| *value)
-            .collect()
-    };
-    let shared: Vec<Pool> = match kind {
-        BaselineKind::Pooled => {
-            let all: Vec<f64> = rounds.iter().flatten().map(|(_, value)| *value).collect();
-            vec![of(&all); by_position.len()]
-        }
-        BaselineKind::PerRound => (0..by_position.len()).map(|at| of(&values(at))).collect(),
-        BaselineKind::Absorbing => (0..by_position.len())
-            .map(|at| {
-                let mut padded = values(at);
-                padded.resize(padded.len().max(rounds.len()), 0.0);
-                of(&padded)
-            })
-            .collect(),
-        BaselineKind::PositionAverage(averages) => (0..by_position.len())
-            .map(|at| Pool {
-                mean: averages.get(at).copied().flatten().unwrap_or(0.0),
-                deviation: of(&values(at)).deviation,
-            })
-            .collect(),
-        BaselineKind::LeaveOneOut => {
-            return rounds
-                .iter()
-                .enumerate()
-                .map(|(member, list)| {
-                    list.iter()
-                        .map(|&(position, _)| others(&by_position[position], member))
-                        .collect()
-                })
-                .collect();
-        }
-    };
+}
+
+/// A pool for every round, by member and position.
+fn shape(rounds: &[Vec<(usize, f64)>], of: impl Fn(usize, usize) -> Pool) -> Vec<Vec<Pool>> {
     rounds
         .iter()
-        .map(|list| list.iter().map(|&(position, _)| shared[position]).collect())
+        .enumerate()
+        .map(|(member, list)| {
+            list.iter()
+                .map(|&(position, _)| of(member, position))
+                .collect()
+        })
         .collect()
 }
 
-/// Mean and deviation of everyone but `member`; one other is a mean of one, nobody is 0.
-fn others(all: &[(usize, f64)], member: usize) -> Pool {
-    let rest: Vec<f64> = all
-        .iter()
-        .filter(|(of, _)| *of != member)
-        .map(|(_, value)| *value)
-        .collect();
-    let (mean, deviation) = mean_std(&rest);
-    Pool {
-        // `mean_std` calls the mean of one value 0; here that value is another rollout's.
-        mean: if rest.len() == 1 { rest[0] } else { mean },
-        deviation,
+/// The values of every position, in the order of the rollouts.
+fn by_position(rounds: &[Vec<(usize, f64)>]) -> Vec<Vec<f64>> {
+    let mut values: Vec<Vec<f64>> = Vec::new();
+    for &(position, value) in rounds.iter().flatten() {
+        if values.len() <= position {
+            values.resize(position + 1, Vec::new());
+        }
+        values[position].push(value);
     }
+    values
 }
 
 /// The moving averages behind [`BaselineKind::PositionAverage`]: part of a run's saved state.
@@ -193,6 +200,10 @@ mod tests {
         vec![vec![1.0, 3.0, 5.0], vec![2.0, 7.0], vec![6.0]]
     }
 
+    fn means(pools: &[Pool]) -> Vec<f64> {
+        pools.iter().map(|pool| pool.mean).collect()
+    }
+
     fn near(ours: &[Vec<f64>], table: &[&[f64]]) {
         for (ours, table) in ours.iter().zip(table) {
             assert_eq!(ours.len(), table.len());
@@ -216,7 +227,7 @@ mod tests {
         );
         near(
             &centre(&x, BaselineKind::LeaveOneOut),
-            &[&[-3.0, -4.0, 5.0], &[-1.5, 4.0], &[4.5]],
+            &[&[-4.0, -2.0, 0.0], &[-1.75, 3.25], &[2.4]],
         );
         let third = 1.0 / 3.0;
         near(
@@ -232,10 +243,15 @@ mod tests {
     #[test]
     fn a_skipped_position_is_compared_with_its_own() {
         let rounds = vec![vec![(0, 1.0), (2, 4.0)], vec![(2, 6.0)]];
-        let pools = pools(&rounds, BaselineKind::LeaveOneOut);
-        assert_eq!(pools[0][0].mean, 0.0);
-        assert_eq!(pools[0][1].mean, 6.0);
-        assert_eq!(pools[1][0].mean, 4.0);
+        let per_round = pools(&rounds, BaselineKind::PerRound);
+        assert_eq!(means(&per_round[0]), [0.0, 5.0]);
+        let absorbing = pools(&rounds, BaselineKind::Absorbing);
+        assert_eq!(means(&absorbing[0]), [0.5, 5.0]);
+        let others = pools(&rounds, BaselineKind::LeaveOneOut);
+        assert_eq!(means(&others[0]), [6.0, 6.0]);
+        assert_eq!(means(&others[1]), [2.5]);
+        let alone = pools(&rounds[..1], BaselineKind::LeaveOneOut);
+        assert_eq!(means(&alone[0]), [0.0, 0.0]);
     }
 
     #[test]

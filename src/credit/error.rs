@@ -95,6 +95,16 @@ pub enum CreditError {
     /// An answer without tokens has no probability.
     #[error("the gold answer has no tokens, so P(gold | context) does not exist")]
     EmptyAnswer,
+    /// A mask that does not fit its row.
+    #[error(
+        "the response mask has {found} entries for {expected} tokens; there must be one for each"
+    )]
+    MaskLength {
+        /// Entries of the mask.
+        found: usize,
+        /// Tokens in the row.
+        expected: usize,
+    },
     /// A span of notes that leaves its row or overlaps another.
     #[error("turn {turn}: the notes span {start}..{end} {problem} (the row has {length} tokens)")]
     BadSpan {

@@ -7,7 +7,7 @@ use palimpsest::tools::limit_text;
 use palimpsest::trajectory::{Budget, TurnState};
 use serde_json::Value;
 
-use crate::{Ran, Runner, floats};
+use crate::{Runner, WAITS, floats};
 
 /// What runs the cases of a family, if it is one of agent loops.
 pub fn runner(family: &str) -> Option<Runner> {
@@ -19,23 +19,25 @@ pub fn runner(family: &str) -> Option<Runner> {
 
 /// verl's loop, driven through our transition functions. Their `response_length` is our context
 /// limit less the prompt; a turn that reaches it was cut off by length.
-fn tool_agent_loop(case: &Value, _: &Value) -> Result<Ran, String> {
+fn tool_agent_loop(case: &Value, _: &Value) -> Result<(), String> {
     let (inputs, expected) = (&case["inputs"], &case["expected"]);
     let config = &inputs["config"];
     let name = case["name"].as_str().unwrap();
     if inputs.get("interactions").is_some() {
-        return Ok(Ran::Waits("interactions: our protocol has no user turns"));
+        return Err(format!(
+            "{WAITS}interactions: our protocol has no user turns"
+        ));
     }
     if name == "empty_first_generation_bug" {
-        return Ok(Ran::Waits(
-            "a bug of the peer: an empty response becomes the whole prompt",
+        return Err(format!(
+            "{WAITS}a bug of the peer: an empty response becomes the whole prompt"
         ));
     }
     let generations = inputs["generations"].as_array().unwrap();
     let calls = |turn: &Value| turn["tool_calls"].as_array().map_or(0, Vec::len);
     if generations.iter().any(|turn| calls(turn) > 1) {
-        return Ok(Ran::Waits(
-            "several calls in a turn: our protocol has exactly one action",
+        return Err(format!(
+            "{WAITS}several calls in a turn: our protocol has exactly one action"
         ));
     }
     let side = config["tool_response_truncate_side"].as_str().unwrap();
@@ -45,7 +47,9 @@ fn tool_agent_loop(case: &Value, _: &Value) -> Result<Ran, String> {
             .iter()
             .any(|text| text.as_str().unwrap().contains("(truncated)"))
     {
-        return Ok(Ran::Waits("only the head of a long result is kept so far"));
+        return Err(format!(
+            "{WAITS}only the head of a long result is kept so far"
+        ));
     }
     let prompt: Vec<u32> = ids(&expected["prompt_ids"]);
     let response_length = config["response_length"].as_u64().unwrap() as u32;
@@ -164,7 +168,7 @@ fn tool_agent_loop(case: &Value, _: &Value) -> Result<Ran, String> {
             &expected["generate_calls"],
         );
     }
-    Ok(Ran::Yes)
+    Ok(())
 }
 
 fn ids(value: &Value) -> Vec<u32> {

@@ -5,7 +5,7 @@ use palimpsest::credit::group::statistics::{masked_mean, masked_sum, masked_vari
 use palimpsest::credit::group::{self, TokenRow, verl};
 use serde_json::Value;
 
-use crate::{Ran, Runner, close, floats, groups, number, table, tolerance};
+use crate::{Runner, close, floats, groups, number, table, tolerance};
 
 /// What runs the cases of a family, if it is one of estimators.
 pub fn runner(family: &str) -> Option<Runner> {
@@ -65,7 +65,7 @@ impl Batch {
 }
 
 /// Compares the tables that a case expects with ours. Unknown keys are failures.
-fn compare(case: &Value, meta: &Value, ours: &[(&str, &Vec<Vec<f64>>)]) -> Result<Ran, String> {
+fn compare(case: &Value, meta: &Value, ours: &[(&str, &Vec<Vec<f64>>)]) -> Result<(), String> {
     let (absolute, relative) = tolerance(case, meta);
     for (key, theirs) in case["expected"].as_object().unwrap() {
         let Some((_, ours)) = ours.iter().find(|(known, _)| known == key) else {
@@ -85,7 +85,7 @@ fn compare(case: &Value, meta: &Value, ours: &[(&str, &Vec<Vec<f64>>)]) -> Resul
             }
         }
     }
-    Ok(Ran::Yes)
+    Ok(())
 }
 
 /// Whether the peer raised an error on this case.
@@ -99,9 +99,9 @@ fn settle(
     case: &Value,
     meta: &Value,
     result: Result<Vec<(&str, Vec<Vec<f64>>)>, CreditError>,
-) -> Result<Ran, String> {
+) -> Result<(), String> {
     match (raises(case), result) {
-        (true, Err(_)) => Ok(Ran::Yes),
+        (true, Err(_)) => Ok(()),
         (true, Ok(_)) => Err("the peer raises an error, ours gives a result".into()),
         (false, Err(error)) => Err(error.to_string()),
         (false, Ok(ours)) => {
@@ -135,7 +135,7 @@ fn by_std(inputs: &Value) -> bool {
         .unwrap_or(true)
 }
 
-fn by_score(case: &Value, meta: &Value) -> Result<Ran, String> {
+fn by_score(case: &Value, meta: &Value) -> Result<(), String> {
     let inputs = &case["inputs"];
     let batch = Batch::read(inputs);
     let (scores, lengths) = (batch.scores(), batch.lengths());
@@ -163,7 +163,7 @@ fn by_score(case: &Value, meta: &Value) -> Result<Ran, String> {
     settle(case, meta, tables)
 }
 
-fn by_function(case: &Value, meta: &Value) -> Result<Ran, String> {
+fn by_function(case: &Value, meta: &Value) -> Result<(), String> {
     let inputs = &case["inputs"];
     let batch = Batch::read(inputs);
     let number = |key: &str| inputs[key].as_f64().unwrap_or(1.0);
@@ -183,7 +183,7 @@ fn by_function(case: &Value, meta: &Value) -> Result<Ran, String> {
     settle(case, meta, tables)
 }
 
-fn whitened_groups(case: &Value, meta: &Value, batch: &Batch) -> Result<Ran, String> {
+fn whitened_groups(case: &Value, meta: &Value, batch: &Batch) -> Result<(), String> {
     let (scores, lengths) = (batch.scores(), batch.lengths());
     let members = groups(&case["inputs"]["uid"]);
     let parts: Vec<(Vec<f64>, Vec<u32>)> = members
@@ -207,7 +207,7 @@ fn whitened_groups(case: &Value, meta: &Value, batch: &Batch) -> Result<Ran, Str
     settle(case, meta, tables)
 }
 
-fn masked_stats(case: &Value, meta: &Value) -> Result<Ran, String> {
+fn masked_stats(case: &Value, meta: &Value) -> Result<(), String> {
     let (inputs, (absolute, relative)) = (&case["inputs"], tolerance(case, meta));
     let (values, mask) = (table(&inputs["values"]), table(&inputs["mask"]));
     let on = |row: &Vec<f64>| row.iter().map(|&on| on > 0.0).collect::<Vec<bool>>();
@@ -244,11 +244,11 @@ fn masked_stats(case: &Value, meta: &Value) -> Result<Ran, String> {
             _ => return Err(format!("expects {key:?}, which this runner does not know")),
         }
     }
-    Ok(Ran::Yes)
+    Ok(())
 }
 
 /// verl's 32-bit twin in every group; ours too, wherever the floor of 1e-3 is far.
-pub fn grpo_vectorized(case: &Value, meta: &Value) -> Result<Ran, String> {
+pub fn grpo_vectorized(case: &Value, meta: &Value) -> Result<(), String> {
     let inputs = &case["inputs"];
     let batch = Batch::read(inputs);
     let std = by_std(inputs);
@@ -268,7 +268,7 @@ pub fn grpo_vectorized(case: &Value, meta: &Value) -> Result<Ran, String> {
 }
 
 /// verl's twin in every group; ours too, but for groups of one.
-pub fn rloo_vectorized(case: &Value, meta: &Value) -> Result<Ran, String> {
+pub fn rloo_vectorized(case: &Value, meta: &Value) -> Result<(), String> {
     let inputs = &case["inputs"];
     let batch = Batch::read(inputs);
     let theirs = each_group(inputs, &batch.scores(), |of, _| {
@@ -285,7 +285,7 @@ pub fn rloo_vectorized(case: &Value, meta: &Value) -> Result<Ran, String> {
 }
 
 /// verl's factor; ours is the same number to 32 bits.
-pub fn gpg_in_32_bits(case: &Value, meta: &Value) -> Result<Ran, String> {
+pub fn gpg_in_32_bits(case: &Value, meta: &Value) -> Result<(), String> {
     let inputs = &case["inputs"];
     let batch = Batch::read(inputs);
     let scores = batch.scores();
@@ -325,7 +325,7 @@ fn agree_where(
 }
 
 /// verl before its PR #7300.
-pub fn reinforce_plus_plus_reset(case: &Value, meta: &Value) -> Result<Ran, String> {
+pub fn reinforce_plus_plus_reset(case: &Value, meta: &Value) -> Result<(), String> {
     let batch = Batch::read(&case["inputs"]);
     let gamma = case["inputs"]["gamma"].as_f64().unwrap_or(1.0);
     let (returns, advantages) = verl::reinforce_plus_plus(&batch.rows(), gamma);
@@ -337,7 +337,7 @@ pub fn reinforce_plus_plus_reset(case: &Value, meta: &Value) -> Result<Ran, Stri
 }
 
 /// verl everywhere; ours on the sampled tokens, and exactly zero elsewhere.
-pub fn remax_unmasked(case: &Value, meta: &Value) -> Result<Ran, String> {
+pub fn remax_unmasked(case: &Value, meta: &Value) -> Result<(), String> {
     let batch = Batch::read(&case["inputs"]);
     let baselines = floats(&case["inputs"]["reward_baselines"]);
     let (returns, advantages) = verl::remax(&batch.rows(), &baselines);
@@ -352,7 +352,7 @@ pub fn remax_unmasked(case: &Value, meta: &Value) -> Result<Ran, String> {
 }
 
 /// verl everywhere; ours on the sampled tokens, and exactly zero elsewhere.
-pub fn gae_unmasked(case: &Value, meta: &Value) -> Result<Ran, String> {
+pub fn gae_unmasked(case: &Value, meta: &Value) -> Result<(), String> {
     let inputs = &case["inputs"];
     let batch = Batch::read(inputs);
     let values = table(&inputs["values"]);
