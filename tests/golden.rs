@@ -1,60 +1,187 @@
 //! Golden vectors: figures made by running the peers' own code. Reads every `*.json` of the folder
-//! in PALIMPSEST_GOLDEN (default `tests/golden`), dispatches by `meta.family`, and prints how many
-//! cases of each family ran. Cases that wait for a later feature stand in one explicit table.
+//! in PALIMPSEST_GOLDEN (default `tests/golden`), dispatches by `meta.family`, compares with
+//! `meta.tolerance`, and prints how many cases of each family ran. A family or case that cannot be
+//! run is a failure; what may stand apart stands in the tables below, with its reason.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use palimpsest::credit::group;
-use palimpsest::credit::memory::{RoundReward, advantages, probability};
-use palimpsest::credit::spread::token_credit;
-use palimpsest::engine::Finish;
-use palimpsest::experiment::{Baseline, LimitSettings, Threshold};
-use palimpsest::rollout::{AfterTool, AfterTurn, state_after_tool, state_after_turn};
-use palimpsest::tools::limit_text;
-use palimpsest::trajectory::{Advantages, Budget, Row, TurnState};
+mod golden_agents;
+mod golden_estimators;
+mod golden_losses;
+mod golden_memory;
+
 use serde_json::Value;
 
-/// What a case came to: it ran, or it waits for a feature that is not built.
-enum Ran {
-    Yes,
-    Waits(&'static str),
+const FOLDER: &str = "tests/golden";
+
+/// Families of search, tools and evaluation. They run as far as their features are built.
+const TO_COME: [&str; 6] = [
+    "qa_*",
+    "search_observation",
+    "searchr1_format",
+    "tool_agent_loop",
+    "asearcher_agent",
+    "mem1_*",
+];
+
+/// TEMPORARY, emptied by the merge: families whose runners are written on other branches.
+const TO_MERGE: &[&str] = &[
+    "ppo_loss",
+    "policy_loss_other",
+    "agg_loss",
+    "kl",
+    "value_loss",
+    "entropy_logprob",
+    "rollout_is",
+    "mempo_*",
+];
+
+/// A kind of case that records what a peer does and palimpsest does not. A case is tried against
+/// ours first; only if that differs does the table apply, and then the peer's behaviour must be met
+/// by a named compatibility function, if there is one.
+struct Exception {
+    family: &'static str,
+    /// Case names, `*` standing for anything.
+    cases: &'static str,
+    reason: &'static str,
+    /// Runs the case against the compatibility function, and ours wherever the two should agree.
+    compatible: Option<Runner>,
+}
+
+const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        family: "grpo",
+        cases: "grpo_vectorized_*",
+        reason: "verl's twin counts in 32 bits and floors the deviation at 1e-3",
+        compatible: Some(golden_estimators::grpo_vectorized),
+    },
+    Exception {
+        family: "rloo_opo_gpg",
+        cases: "rloo_vectorized_*",
+        reason: "verl's twin gives a group of one 0 instead of its score",
+        compatible: Some(golden_estimators::rloo_vectorized),
+    },
+    Exception {
+        family: "rloo_opo_gpg",
+        cases: "gpg_*",
+        reason: "verl divides 1 by an integer count in 32 bits; ours counts in 64",
+        compatible: Some(golden_estimators::gpg_in_32_bits),
+    },
+    Exception {
+        family: "reinforce_remax",
+        cases: "rfpp_g*",
+        reason: "verl resets the return at every tool token (verl#7278), and leaves returns there",
+        compatible: Some(golden_estimators::reinforce_plus_plus_reset),
+    },
+    Exception {
+        family: "reinforce_remax",
+        cases: "remax_*",
+        reason: "verl leaves the bare return on tool tokens; ours carry exactly zero",
+        compatible: Some(golden_estimators::remax_unmasked),
+    },
+    Exception {
+        family: "gae",
+        cases: "gae_*",
+        reason: "verl leaves what the scan carries on masked tokens; ours carry exactly zero",
+        compatible: Some(golden_estimators::gae_unmasked),
+    },
+    Exception {
+        family: "kl",
+        cases: "kl_*+",
+        reason: "verl documents straight-through kinds and raises NotImplementedError (PR #6058); ours work",
+        compatible: None,
+    },
+    Exception {
+        family: "agg_loss",
+        cases: "agg05_seq-mean-token-mean_fully_masked_row*",
+        reason: "one row without a trained token makes verl's loss NaN; ours counts it as nothing",
+        compatible: None,
+    },
+    Exception {
+        family: "agg_loss",
+        cases: "agg05_seq-mean-token-mean_all_masked*",
+        reason: "without a trained token verl's loss is NaN; ours is 0",
+        compatible: None,
+    },
+    Exception {
+        family: "agg_loss",
+        cases: "aggmain_*all_masked*",
+        reason: "without a trained token verl's loss is NaN; ours is 0",
+        compatible: None,
+    },
+];
+
+/// Runs one case: the case, then the file's meta. An error that begins with [`WAITS`] says that the
+/// case needs what is not built yet.
+pub type Runner = fn(&Value, &Value) -> Result<(), String>;
+
+/// How the error of a case begins that waits for a feature.
+pub const WAITS: &str = "waits: ";
+
+fn runner(family: &str) -> Option<Runner> {
+    golden_estimators::runner(family)
+        .or_else(|| golden_memory::runner(family))
+        .or_else(|| golden_losses::runner(family))
+        .or_else(|| golden_agents::runner(family))
+}
+
+#[derive(Default)]
+struct Count {
+    ran: usize,
+    excepted: usize,
+    waiting: usize,
 }
 
 #[test]
 fn the_peers_own_figures_are_met() {
-    let folder = std::env::var("PALIMPSEST_GOLDEN").unwrap_or_else(|_| "tests/golden".into());
+    let folder = std::env::var("PALIMPSEST_GOLDEN").unwrap_or_else(|_| FOLDER.into());
     let mut files: Vec<_> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("PALIMPSEST_GOLDEN {folder:?} cannot be read: {error}"))
         .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "json")
-        })
+        .filter(|path| path.extension().is_some_and(|of| of == "json"))
         .collect();
     files.sort();
     assert!(!files.is_empty(), "{folder:?} holds no vectors");
     let mut failures = Vec::new();
     for path in files {
-        let file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        let family = file["meta"]["family"]
-            .as_str()
-            .unwrap_or("unnamed")
-            .to_owned();
-        let Some(run) = runner(&family) else {
-            println!("{family}: not read by this version");
+        let shown = path.display().to_string();
+        let file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap())
+            .unwrap_or_else(|error| panic!("{shown}: {error}"));
+        let (Some(family), Some(cases)) =
+            (file["meta"]["family"].as_str(), file["cases"].as_array())
+        else {
+            failures.push(format!("{shown}: not a file of vectors"));
             continue;
         };
-        let (mut ran, mut waiting) = (0, Vec::new());
-        for case in file["cases"].as_array().unwrap() {
-            let name = case["name"].as_str().unwrap();
-            match run(case, &file["meta"]) {
-                Ok(Ran::Yes) => ran += 1,
-                Ok(Ran::Waits(reason)) => waiting.push(reason),
-                Err(problem) => failures.push(format!("{family} {name}: {problem}")),
+        let open = listed(&TO_COME, family) || listed(TO_MERGE, family);
+        let Some(run) = runner(family) else {
+            println!("{family}: {} cases, no runner yet", cases.len());
+            if !open {
+                failures.push(format!("{family}: no runner, and in no list ({shown})"));
+            }
+            continue;
+        };
+        let mut count = Count::default();
+        for (number, case) in cases.iter().enumerate() {
+            let name = case["name"].as_str().unwrap_or("unnamed");
+            if let Err(problem) = one(run, family, name, case, &file["meta"], open, &mut count) {
+                let problem = format!("{family} {name} (case {number}): {problem}");
+                // A family still to come answers for the vectors it was built with.
+                if listed(&TO_COME, family) && folder != FOLDER {
+                    println!("still to come: {problem}");
+                    count.waiting += 1;
+                } else {
+                    failures.push(problem);
+                }
             }
         }
-        println!("{family}: {ran} ran, {} wait: {waiting:?}", waiting.len());
-        assert!(ran > 0 || !failures.is_empty(), "{family}: no case ran");
+        println!(
+            "{family}: {} of {} ran, {} of them by the table of exceptions; {} wait",
+            count.ran,
+            cases.len(),
+            count.excepted,
+            count.waiting
+        );
     }
     assert!(
         failures.is_empty(),
@@ -64,34 +191,90 @@ fn the_peers_own_figures_are_met() {
     );
 }
 
-type Runner = fn(&Value, &Value) -> Result<Ran, String>;
+/// Runs one case against ours, or by the table of exceptions.
+fn one(
+    run: Runner,
+    family: &str,
+    name: &str,
+    case: &Value,
+    meta: &Value,
+    open: bool,
+    count: &mut Count,
+) -> Result<(), String> {
+    let Err(problem) = run(case, meta) else {
+        count.ran += 1;
+        return Ok(());
+    };
+    if problem.starts_with(WAITS) && open {
+        println!("{family} {name} {problem}");
+        count.waiting += 1;
+        return Ok(());
+    }
+    let Some(exception) = EXCEPTIONS
+        .iter()
+        .find(|of| of.family == family && fits(of.cases, name))
+    else {
+        return Err(problem);
+    };
+    if let Some(compatible) = exception.compatible {
+        compatible(case, meta).map_err(|error| {
+            format!("{problem}; nor as the peer ({}): {error}", exception.reason)
+        })?;
+    }
+    count.ran += 1;
+    count.excepted += 1;
+    Ok(())
+}
 
-fn runner(family: &str) -> Option<Runner> {
-    match family {
-        "grpo" => Some(grpo),
-        "mempo_reward" => Some(mempo_reward),
-        "mempo_advantage" => Some(mempo_advantage),
-        "tool_agent_loop" => Some(tool_agent_loop),
-        // Run by the tests of the engine, which own the loss.
-        _ => None,
+fn listed(patterns: &[&str], name: &str) -> bool {
+    patterns.iter().any(|pattern| fits(pattern, name))
+}
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|left| {
+            (0..=left.len()).any(|at| left.is_char_boundary(at) && fits(rest, &left[at..]))
+        }),
     }
 }
 
-fn floats(value: &Value) -> Vec<f64> {
+#[test]
+fn patterns_stand_for_anything_between() {
+    assert!(fits("gae_*", "gae_raw") && fits("a*c*e", "abcde") && fits("x", "x"));
+    assert!(!fits("gae_*", "gpg") && !fits("a*c", "abcd") && !fits("x", "xy"));
+}
+
+/// A row of numbers; `"nan"`, `"inf"` and `"-inf"` are numbers, and so are truth values.
+pub fn floats(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(number).collect()
 }
 
-fn number(value: &Value) -> f64 {
-    match value.as_str() {
-        Some("nan") => f64::NAN,
-        Some("inf") => f64::INFINITY,
-        Some("-inf") => f64::NEG_INFINITY,
+/// One number.
+pub fn number(value: &Value) -> f64 {
+    match value {
+        Value::String(text) => text.parse().unwrap(),
+        Value::Bool(on) => f64::from(u8::from(*on)),
         _ => value.as_f64().unwrap(),
     }
 }
 
-fn close(name: &str, ours: f64, theirs: f64, absolute: f64, relative: f64) -> Result<(), String> {
-    let near = (ours - theirs).abs() <= absolute + relative * theirs.abs()
+/// Rows of numbers.
+pub fn table(value: &Value) -> Vec<Vec<f64>> {
+    value.as_array().unwrap().iter().map(floats).collect()
+}
+
+/// Compares two numbers; NaN equals NaN, and an infinity itself.
+pub fn close(
+    name: &str,
+    ours: f64,
+    theirs: f64,
+    absolute: f64,
+    relative: f64,
+) -> Result<(), String> {
+    let near = ours == theirs
+        || (ours - theirs).abs() <= absolute + relative * theirs.abs()
         || (ours.is_nan() && theirs.is_nan());
     if near {
         Ok(())
@@ -100,351 +283,35 @@ fn close(name: &str, ours: f64, theirs: f64, absolute: f64, relative: f64) -> Re
     }
 }
 
-/// Row numbers by question, in order of first appearance.
-fn groups(uid: &Value) -> Vec<Vec<usize>> {
-    let mut names: Vec<(&str, Vec<usize>)> = Vec::new();
+/// Absolute and relative tolerance of a case: the file's, unless the inputs name their own; nearly
+/// equal groups are ill-conditioned.
+pub fn tolerance(case: &Value, meta: &Value) -> (f64, f64) {
+    let of = |key: &str| {
+        case["inputs"][format!("tol_{key}")]
+            .as_f64()
+            .or_else(|| meta["tolerance"][key].as_f64())
+            .or_else(|| meta["tolerance"].as_f64())
+            .unwrap_or(1e-9)
+    };
+    let near_equal = case["name"]
+        .as_str()
+        .is_some_and(|name| name.contains("near_equal"));
+    let relative = if near_equal {
+        of("rel").max(1e-6)
+    } else {
+        of("rel")
+    };
+    (of("abs"), relative)
+}
+
+/// Row numbers by question, in order of first appearance. Labels are strings or numbers.
+pub fn groups(uid: &Value) -> Vec<Vec<usize>> {
+    let mut names: Vec<(&Value, Vec<usize>)> = Vec::new();
     for (row, name) in uid.as_array().unwrap().iter().enumerate() {
-        let name = name.as_str().unwrap();
         match names.iter_mut().find(|(known, _)| *known == name) {
             Some((_, rows)) => rows.push(row),
             None => names.push((name, vec![row])),
         }
     }
     names.into_iter().map(|(_, rows)| rows).collect()
-}
-
-fn grpo(case: &Value, meta: &Value) -> Result<Ran, String> {
-    let inputs = &case["inputs"];
-    let scores: Vec<f64> = inputs["token_level_rewards"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| floats(row).iter().sum())
-        .collect();
-    let std = inputs["norm_by_std"].as_bool().unwrap();
-    let passk = inputs["fn"] == "grpo_passk";
-    let near_equal = case["name"].as_str().unwrap().contains("near_equal");
-    let absolute = inputs["tol_abs"]
-        .as_f64()
-        .or(meta["tolerance"]["abs"].as_f64())
-        .unwrap();
-    let relative = if near_equal {
-        1e-6
-    } else {
-        meta["tolerance"]["rel"].as_f64().unwrap()
-    };
-    for rows in groups(&inputs["uid"]) {
-        let of_group: Vec<f64> = rows.iter().map(|&row| scores[row]).collect();
-        let ours = if passk {
-            group::grpo_passk(&of_group, std)
-        } else {
-            group::grpo(&of_group, std)
-        };
-        let ours = ours.map_err(|error| error.to_string())?;
-        for (&row, value) in rows.iter().zip(ours) {
-            let mask = floats(&inputs["response_mask"][row]);
-            for (at, (&on, theirs)) in mask
-                .iter()
-                .zip(floats(&case["expected"]["advantages"][row]))
-                .enumerate()
-            {
-                close(
-                    &format!("row {row} token {at}"),
-                    value * on,
-                    theirs,
-                    absolute,
-                    relative,
-                )?;
-            }
-        }
-    }
-    Ok(Ran::Yes)
-}
-
-fn mempo_reward(case: &Value, _: &Value) -> Result<Ran, String> {
-    let (inputs, expected) = (&case["inputs"], &case["expected"]);
-    if inputs.get("gold").is_some() {
-        return Ok(Ran::Waits(
-            "gold answers of search questions come with that task",
-        ));
-    }
-    if inputs.get("mem_token_logp").is_none() {
-        return Ok(Ran::Waits(
-            "our branches name the first scored token; there is no tail to mask",
-        ));
-    }
-    let (core, tail) = (
-        inputs["core_len"].as_u64().unwrap() as usize,
-        inputs["tail_len"].as_u64().unwrap() as usize,
-    );
-    let answer = |of: &str| -> Vec<f32> {
-        let all = floats(&inputs[of]);
-        all[all.len() - core - tail..all.len() - tail]
-            .iter()
-            .map(|&value| value as f32)
-            .collect()
-    };
-    let threshold = Threshold::Own(inputs["threshold"].as_f64().unwrap().exp() as f32);
-    let p = |of: &str, threshold| {
-        probability(&answer(of), threshold).map_err(|error| error.to_string())
-    };
-    let (own_memory, own_full) = (
-        p("mem_token_logp", threshold)?,
-        p("full_token_logp", threshold)?,
-    );
-    // Our log-probs are f32: the tolerance is theirs rounded to it.
-    let check = |name: &str, ours: f64| close(name, ours, number(&expected[name]), 1e-6, 1e-6);
-    check("P_mem_prob", own_memory)?;
-    check("P_full_prob", own_full)?;
-    check("reward_prob_own", own_memory - own_full)?;
-    check(
-        "reward_prob_none",
-        p("mem_token_logp", Threshold::Off)? - p("full_token_logp", Threshold::Off)?,
-    )?;
-    Ok(Ran::Yes)
-}
-
-fn mempo_advantage(case: &Value, _: &Value) -> Result<Ran, String> {
-    let (inputs, expected) = (&case["inputs"], &case["expected"]);
-    if inputs["conditional"].as_bool().unwrap() {
-        return Ok(Ran::Waits("gate: sign is a later line of the grammar"));
-    }
-    let std = inputs["norm_by_std"].as_bool().unwrap();
-    let scores = floats(&inputs["scores"]);
-    for rows in groups(&inputs["uid"]) {
-        let of_group: Vec<f64> = rows.iter().map(|&row| scores[row]).collect();
-        let outcome = group::grpo(&of_group, std).map_err(|error| error.to_string())?;
-        let rewards: Vec<Vec<RoundReward>> = rows
-            .iter()
-            .map(|&row| {
-                let rounds = floats(&inputs["mem_rewards"][row]);
-                rounds
-                    .iter()
-                    .enumerate()
-                    .map(|(at, &reward)| RoundReward {
-                        turn: at as u32 + 1,
-                        reward,
-                    })
-                    .collect()
-            })
-            .collect();
-        let memory =
-            advantages(&rewards, Baseline::Pooled, std).map_err(|error| error.to_string())?;
-        for ((&row, outcome), memory) in rows.iter().zip(outcome).zip(memory) {
-            let mask: Vec<bool> = floats(&inputs["response_mask"][row])
-                .iter()
-                .map(|&on| on > 0.0)
-                .collect();
-            let length = mask.len() as u32;
-            let spans = inputs["mem_spans"][row].as_array().unwrap();
-            // The vectors clip spans to the row; ours are refused there, so they are clipped here.
-            let notes = spans
-                .iter()
-                .enumerate()
-                .map(|(at, span)| {
-                    (
-                        at as u32 + 1,
-                        span[0].as_u64().unwrap() as u32,
-                        (span[1].as_u64().unwrap() as u32).min(length),
-                    )
-                })
-                .filter(|(_, start, end)| start < end)
-                .collect();
-            let ours = token_credit(
-                &Row {
-                    ids: vec![0; mask.len()],
-                    mask,
-                    notes,
-                    ..Row::default()
-                },
-                &Advantages {
-                    outcome: outcome as f32,
-                    memory: memory
-                        .iter()
-                        .enumerate()
-                        .map(|(at, &value)| (at as u32 + 1, value as f32))
-                        .collect(),
-                },
-            )
-            .map_err(|error| error.to_string())?;
-            for (name, ours) in [
-                ("outcome_adv", &ours.outcome),
-                ("mem_adv", &ours.memory),
-                ("final_adv", &ours.weight),
-            ] {
-                for (at, (&ours, theirs)) in
-                    ours.iter().zip(floats(&expected[name][row])).enumerate()
-                {
-                    // Token weights are f32.
-                    close(
-                        &format!("{name} row {row} token {at}"),
-                        f64::from(ours),
-                        theirs,
-                        1e-6,
-                        1e-6,
-                    )?;
-                }
-            }
-        }
-    }
-    Ok(Ran::Yes)
-}
-
-/// verl's loop, driven through our transition functions. Their `response_length` is our context
-/// limit less the prompt; a turn that reaches it was cut off by length.
-fn tool_agent_loop(case: &Value, _: &Value) -> Result<Ran, String> {
-    let (inputs, expected) = (&case["inputs"], &case["expected"]);
-    let config = &inputs["config"];
-    let name = case["name"].as_str().unwrap();
-    if inputs.get("interactions").is_some() {
-        return Ok(Ran::Waits("interactions: our protocol has no user turns"));
-    }
-    if name == "empty_first_generation_bug" {
-        return Ok(Ran::Waits(
-            "a bug of the peer: an empty response becomes the whole prompt",
-        ));
-    }
-    let generations = inputs["generations"].as_array().unwrap();
-    let calls = |turn: &Value| turn["tool_calls"].as_array().map_or(0, Vec::len);
-    if generations.iter().any(|turn| calls(turn) > 1) {
-        return Ok(Ran::Waits(
-            "several calls in a turn: our protocol has exactly one action",
-        ));
-    }
-    let side = config["tool_response_truncate_side"].as_str().unwrap();
-    let texts = expected["tool_texts"].as_array().unwrap();
-    if side != "left"
-        && texts
-            .iter()
-            .any(|text| text.as_str().unwrap().contains("(truncated)"))
-    {
-        return Ok(Ran::Waits("only the head of a long result is kept so far"));
-    }
-    let prompt: Vec<u32> = ids(&expected["prompt_ids"]);
-    let response_length = config["response_length"].as_u64().unwrap() as u32;
-    let assistant = config["max_assistant_turns"].as_u64().unwrap_or(0);
-    let user = config["max_user_turns"]
-        .as_u64()
-        .map_or(0, |turns| if turns == 0 { 0 } else { turns + 1 });
-    let turns = [assistant, user]
-        .into_iter()
-        .filter(|&limit| limit > 0)
-        .min()
-        .unwrap_or(1_000) as u32;
-    let limits = LimitSettings {
-        turns,
-        turn_tokens: response_length,
-        trajectory_tokens: u32::MAX,
-        context_tokens: prompt.len() as u32 + response_length,
-        tool_chars: config["max_tool_response_length"].as_u64().unwrap() as u32,
-        tool_seconds: 1.0,
-    };
-    let (mut response, mut mask, mut logprobs, mut generated) =
-        (Vec::new(), Vec::new(), Vec::new(), 0);
-    for (number, turn) in generations.iter().enumerate() {
-        let sampled = ids(&turn["token_ids"]);
-        generated += 1;
-        let context = (prompt.len() + response.len() + sampled.len()) as u32;
-        response.extend_from_slice(&sampled);
-        mask.extend(sampled.iter().map(|_| 1));
-        logprobs.extend(
-            turn["log_probs"]
-                .as_array()
-                .map(|_| floats(&turn["log_probs"]))
-                .unwrap_or_default(),
-        );
-        let finish = if context >= limits.context_tokens {
-            Finish::Length
-        } else {
-            Finish::Stop
-        };
-        let after = AfterTurn {
-            finish,
-            broken: false,
-            answered: calls(turn) == 0,
-            left: Budget {
-                turns: turns.saturating_sub(number as u32 + 1),
-                tokens: u32::MAX,
-            },
-            context,
-        };
-        if state_after_turn(after, &limits) != TurnState::ProcessingTools {
-            break;
-        }
-        // The result as verl renders it: [70] + a token a character + [80].
-        let text = texts[number].as_str().unwrap();
-        if let Some(full) = turn["tool_calls"][0]["arguments"]
-            .as_str()
-            .and_then(|text| serde_json::from_str::<Value>(text).ok())
-            && let (Some(reply), false) = (full["reply"].as_str(), text.starts_with("Error"))
-        {
-            let ours = limit_text(reply, limits.tool_chars as usize);
-            if ours != text {
-                return Err(format!("tool text: ours {ours:?}, theirs {text:?}"));
-            }
-        }
-        let mut rendered = vec![70];
-        rendered.extend(text.chars().map(|letter| 100 + letter as u32 % 50));
-        rendered.push(80);
-        let next_context = (prompt.len() + response.len() + rendered.len()) as u32;
-        if state_after_tool(
-            AfterTool {
-                error: None,
-                next_context,
-            },
-            &limits,
-        ) != TurnState::Pending
-        {
-            break;
-        }
-        mask.extend(rendered.iter().map(|_| 0));
-        logprobs.extend(rendered.iter().map(|_| 0.0));
-        response.extend(rendered);
-    }
-    response.truncate(response_length as usize);
-    mask.truncate(response_length as usize);
-    logprobs.truncate(response_length as usize);
-    let differs = |what: &str, ours: String, theirs: &Value| {
-        Err(format!("{what}: ours {ours}, theirs {theirs}"))
-    };
-    if response != ids(&expected["response_ids"]) {
-        return differs(
-            "response_ids",
-            format!("{response:?}"),
-            &expected["response_ids"],
-        );
-    }
-    if mask != ids(&expected["response_mask"]) {
-        return differs(
-            "response_mask",
-            format!("{mask:?}"),
-            &expected["response_mask"],
-        );
-    }
-    if !expected["response_logprobs"].is_null()
-        && logprobs != floats(&expected["response_logprobs"])
-    {
-        return differs(
-            "response_logprobs",
-            format!("{logprobs:?}"),
-            &expected["response_logprobs"],
-        );
-    }
-    if generated != expected["generate_calls"].as_u64().unwrap() {
-        return differs(
-            "generate_calls",
-            generated.to_string(),
-            &expected["generate_calls"],
-        );
-    }
-    Ok(Ran::Yes)
-}
-
-fn ids(value: &Value) -> Vec<u32> {
-    value
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|id| id.as_u64().unwrap() as u32)
-        .collect()
 }

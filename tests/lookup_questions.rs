@@ -60,7 +60,7 @@ fn questions_read_as_the_protocol_says() {
         task.question(7, 0, index, index + 1, split, index % 2 == 1)
     };
     let drawn: Vec<QuestionData> = (0..4).map(question).collect();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/questions.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/questions.json");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, serde_json::to_string_pretty(&drawn).unwrap()).unwrap();
     }

@@ -90,11 +90,11 @@ struct Golden {
     ids: Vec<u32>,
 }
 
-/// `golden/tokenizer_ids.json` was written by transformers 5.24.0 (`AutoTokenizer`, no added tokens).
+/// `fixtures/tokenizer_ids.json` was written by transformers 5.24.0 (`AutoTokenizer`, no added tokens).
 #[test]
 fn transformers_gives_the_same_ids() {
     let golden: Vec<Golden> =
-        serde_json::from_str(include_str!("golden/tokenizer_ids.json")).unwrap();
+        serde_json::from_str(include_str!("fixtures/tokenizer_ids.json")).unwrap();
     let tokenizer = shipped();
     for Golden { text, ids } in golden {
         assert_eq!(tokenizer.encode(&text), ids, "{text}");

@@ -27,9 +27,84 @@ pub enum CreditError {
         /// The value.
         value: f64,
     },
+    /// A group too small for the estimator.
+    #[error("a group has {found} rollouts, but this estimator compares at least {needed}")]
+    TooFewMembers {
+        /// Rollouts of the group.
+        found: usize,
+        /// Rollouts that the estimator needs.
+        needed: usize,
+    },
+    /// Two lists about the same rollouts or tokens that differ in length.
+    #[error("member {member}: {found} {what} for {expected} entries; there must be one for each")]
+    LengthsDiffer {
+        /// Number of the rollout inside its group, or the first without a partner.
+        member: usize,
+        /// What the list holds.
+        what: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length it must have.
+        expected: usize,
+    },
+    /// A rollout in which the policy sampled nothing: no token can carry its credit.
+    #[error("member {member}: the mask holds no sampled token, so nothing can carry its credit")]
+    NothingSampled {
+        /// Number of the rollout inside its group.
+        member: usize,
+    },
+    /// A reward or critic's value that is NaN or infinite.
+    #[error("member {member}, token {token}: the {what} is {value}, but it must be finite")]
+    TokenNotFinite {
+        /// Number of the rollout.
+        member: usize,
+        /// The token, from 0.
+        token: usize,
+        /// Reward or value.
+        what: &'static str,
+        /// The number.
+        value: f64,
+    },
+    /// A reward on a token that the policy did not sample, which no gradient reaches.
+    #[error(
+        "member {member}, token {token}: a reward of {value} stands on a token that was not sampled; \
+         move it to the last sampled token before it"
+    )]
+    RewardOffPolicy {
+        /// Number of the rollout.
+        member: usize,
+        /// The token, from 0.
+        token: usize,
+        /// The reward.
+        value: f64,
+    },
+    /// Too few sampled tokens for a variance.
+    #[error("{count} sampled tokens have no variance; whitening needs at least two")]
+    TooFewTokens {
+        /// Sampled tokens in all.
+        count: usize,
+    },
+    /// What was wrong inside one of several groups.
+    #[error("group {group}: {source}")]
+    InGroup {
+        /// Number of the group inside the step.
+        group: usize,
+        /// What was wrong there.
+        source: Box<Self>,
+    },
     /// An answer without tokens has no probability.
     #[error("the gold answer has no tokens, so P(gold | context) does not exist")]
     EmptyAnswer,
+    /// A mask that does not fit its row.
+    #[error(
+        "the response mask has {found} entries for {expected} tokens; there must be one for each"
+    )]
+    MaskLength {
+        /// Entries of the mask.
+        found: usize,
+        /// Tokens in the row.
+        expected: usize,
+    },
     /// A span of notes that leaves its row or overlaps another.
     #[error("turn {turn}: the notes span {start}..{end} {problem} (the row has {length} tokens)")]
     BadSpan {
@@ -44,4 +119,15 @@ pub enum CreditError {
         /// What is wrong.
         problem: &'static str,
     },
+}
+
+impl CreditError {
+    /// Says in which group of the step it happened.
+    #[must_use]
+    pub fn in_group(self, group: usize) -> Self {
+        Self::InGroup {
+            group,
+            source: Box::new(self),
+        }
+    }
 }

@@ -18,20 +18,43 @@ pub struct TokenCredit {
 /// other sampled token, exactly 0 for the prompt's and the tools' (MemPO, arXiv 2603.00680).
 ///
 /// # Errors
-/// A span of notes that leaves the row or overlaps the one before it.
+/// A mask of another length than the row; a span of notes that leaves the row or overlaps the one
+/// before it.
 pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, CreditError> {
+    let mut credit = TokenCredit::default();
+    token_credit_into(row, advantages, &mut credit)?;
+    Ok(credit)
+}
+
+/// [`token_credit`] into lists that are used again, so that nothing is allocated.
+///
+/// # Errors
+/// As [`token_credit`]; what the lists hold then means nothing.
+pub fn token_credit_into(
+    row: &Row,
+    advantages: &Advantages,
+    credit: &mut TokenCredit,
+) -> Result<(), CreditError> {
     let length = row.ids.len();
-    let sampled = |value: f32, at: usize| {
-        if row.mask.get(at) == Some(&true) {
-            value
-        } else {
-            0.0
-        }
-    };
-    let outcome: Vec<f32> = (0..length)
-        .map(|at| sampled(advantages.outcome, at))
-        .collect();
-    let mut memory = vec![0.0f32; length];
+    if row.mask.len() != length {
+        return Err(CreditError::MaskLength {
+            found: row.mask.len(),
+            expected: length,
+        });
+    }
+    let TokenCredit {
+        outcome,
+        memory,
+        weight,
+    } = credit;
+    // One pass each, over slices of one length: the compiler turns them into wide instructions.
+    outcome.clear();
+    let on_sampled = |&on: &bool| if on { advantages.outcome } else { 0.0 };
+    outcome.extend(row.mask.iter().map(on_sampled));
+    memory.clear();
+    memory.resize(length, 0.0);
+    weight.clear();
+    weight.extend_from_slice(outcome);
     let mut free_from = 0;
     for &(turn, start, end) in &row.notes {
         let bad = |problem| CreditError::BadSpan {
@@ -41,9 +64,14 @@ pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, C
             length,
             problem,
         };
-        if start > end || end as usize > length {
+        let span = start as usize..end as usize;
+        let (Some(mask), Some(memory), Some(weight)) = (
+            row.mask.get(span.clone()),
+            memory.get_mut(span.clone()),
+            weight.get_mut(span),
+        ) else {
             return Err(bad("leaves the row"));
-        }
+        };
         if start < free_from {
             return Err(bad("overlaps the notes before it"));
         }
@@ -51,25 +79,14 @@ pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, C
         let Some(&(_, value)) = advantages.memory.iter().find(|(of, _)| *of == turn) else {
             continue;
         };
-        for (at, part) in memory
-            .iter_mut()
-            .enumerate()
-            .take(end as usize)
-            .skip(start as usize)
-        {
-            *part = sampled(value, at);
+        for ((&on, memory), weight) in mask.iter().zip(memory).zip(weight) {
+            if on {
+                *memory = value;
+                *weight += value;
+            }
         }
     }
-    let weight = outcome
-        .iter()
-        .zip(&memory)
-        .map(|(outcome, memory)| outcome + memory)
-        .collect();
-    Ok(TokenCredit {
-        outcome,
-        memory,
-        weight,
-    })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -109,6 +126,15 @@ mod tests {
             token_credit(&overlapping, &Advantages::default()),
             Err(CreditError::BadSpan { turn: 1, .. })
         ));
+        let mut short = row();
+        short.mask.pop();
+        assert_eq!(
+            token_credit(&short, &Advantages::default()),
+            Err(CreditError::MaskLength {
+                found: 7,
+                expected: 8
+            })
+        );
         let mut outside = row();
         outside.notes = vec![(0, 6, 9)];
         assert!(matches!(

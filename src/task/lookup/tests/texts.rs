@@ -35,7 +35,7 @@ fn one_row_of_each_kind_reads_as_it_shall() {
         .map(|part| (part.name.clone(), part.weight, marked(task, &part.rows[0])))
         .collect();
     let golden: Vec<(String, f32, String)> =
-        serde_json::from_str(include_str!("../../../../tests/golden/cold_start.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../tests/fixtures/cold_start.json")).unwrap();
     assert_eq!(first, golden);
 }
 
