@@ -51,7 +51,7 @@ fn batch(engine: &mut TorchEngine) -> LearnBatch {
             eps: 1e-8,
             weight_decay: 0.01,
             grad_clip: 1.0,
-            temperature: 1.0,
+            ..LearnKnobs::default()
         },
     }
 }

@@ -5,6 +5,7 @@
 
 mod error;
 pub mod group;
+pub mod kl;
 pub mod memory;
 pub mod plugin;
 pub mod spread;

@@ -119,6 +119,13 @@ pub fn send_update(
                 f32::INFINITY
             },
             kl_weight: learner.kl_weight,
+            kl_kind: learner.kl_kind,
+            policy_loss: learner.policy_loss,
+            aggregation: learner.aggregation,
+            entropy_weight: learner.entropy_weight,
+            importance: learner.importance,
+            micro_batch: learner.micro_batch,
+            address: (experiment.seed, cursor.step),
             lr,
             betas: learner.betas,
             eps: learner.eps,
