@@ -4,8 +4,8 @@ use super::Log;
 use super::Severity::{Error, Note};
 use crate::experiment::sizes::LookupTokens;
 use crate::experiment::spec::{
-    Aggregation, ContextKind, CreditSettings, DecoderSettings, Experiment, KlKind, PolicyLoss,
-    PolicySettings, TaskKind,
+    Aggregation, ContextKind, CreditSettings, DecoderSettings, Experiment, KlControl, KlKind,
+    PolicyLoss, PolicySettings, TaskKind,
 };
 
 pub(super) fn cold_start(experiment: &Experiment, shape: Option<&DecoderSettings>, log: &mut Log) {
@@ -151,6 +151,30 @@ fn losses(experiment: &Experiment, log: &mut Log) {
             format!("below upper = {}", tokens.upper),
             "no token could be left out, and clip_cov would be ppo",
         );
+    }
+    if learner.kl_control != KlControl::Fixed {
+        if learner.kl_weight == 0.0 {
+            log.report(
+                Error,
+                &["learner.kl_control", "learner.kl_weight"],
+                "learner.kl_control adaptive with kl_weight 0",
+                "kl_weight above 0, the weight to begin with",
+                "a weight of 0 stays 0 whatever it is multiplied by",
+            );
+        }
+        let per_token = matches!(
+            learner.aggregation,
+            Aggregation::TokenMean | Aggregation::SeqMeanTokenMean
+        );
+        if !per_token && !of_rows {
+            log.report(
+                Error,
+                &["learner.kl_control", "learner.aggregation"],
+                "learner.kl_control adaptive with an aggregation that adds tokens up",
+                "token_mean or seq_mean_token_mean",
+                "the target is a KL per token, and sums over rows would be compared with it",
+            );
+        }
     }
     if learner.kl_weight > 0.0 && learner.kl_kind == KlKind::K1 {
         log.report(

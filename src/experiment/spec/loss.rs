@@ -103,6 +103,35 @@ impl Default for KlKind {
 }
 
 choice! {
+    /// Who decides the weight of the KL to the reference.
+    KlControl: Copy {
+        /// It stays at `kl_weight`.
+        "fixed" => Fixed,
+        /// It begins at `kl_weight` and follows a target (Ziegler et al., 2019).
+        "adaptive" => Adaptive(aim: KlAim),
+    }
+}
+
+#[allow(clippy::derivable_impls)]
+impl Default for KlControl {
+    fn default() -> Self {
+        Self::Fixed
+    }
+}
+
+settings! {
+    /// What the weight of the KL follows: after each step it is multiplied by 1 + clip(KL / target - 1, -0.2, 0.2) * rows / horizon.
+    KlAim: Copy {
+        /// The mean KL per token to keep.
+        target: f32 = 0.1, unit "nats",
+            where above(0.0) or "the KL would be divided by 0";
+        /// Rows after which an error counts fully.
+        horizon: f32 = 10_000.0, unit "rows",
+            where above(0.0) or "rows would be divided by 0";
+    }
+}
+
+choice! {
     /// Whether tokens that leave the reference cost reward. Planned: the reference would have to score every trajectory before credit is assigned; `kl_weight` puts the KL into the loss.
     KlInReward: Copy Eq {
         /// They do not.

@@ -1,6 +1,6 @@
 //! How the policy comes to act and to learn: cold start, rollouts, rewards and updates.
 
-use super::{Aggregation, Importance, KlInReward, KlKind, PolicyLoss};
+use super::{Aggregation, Importance, KlControl, KlInReward, KlKind, PolicyLoss};
 
 settings! {
     /// The supervised stage: stages one after the other, with one optimizer.
@@ -199,6 +199,8 @@ settings! {
             where at_least(0.0) or "the policy would be driven away from where it began";
         /// How that KL is estimated.
         kl_kind: KlKind = KlKind::K3;
+        /// Who decides its weight.
+        kl_control: KlControl = KlControl::Fixed;
         /// KL as a cost on rewards.
         kl_in_reward: KlInReward = KlInReward::Off;
         /// The loss of a token.
