@@ -1,6 +1,7 @@
 //! Losses: the peers' own figures, gradients against finite differences in float64, and splits of a
 //! mini-batch that change nothing.
 
+#![cfg(feature = "torch")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod golden_losses;

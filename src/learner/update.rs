@@ -238,4 +238,18 @@ mod tests {
         let again = next_kl_weight(&settings, Some(next), &report, 50).unwrap_or_default();
         assert!((again - 0.605).abs() < 1e-12, "{again}");
     }
+
+    #[test]
+    fn a_checkpoint_keeps_a_moved_weight_and_one_without_it_is_read() {
+        let plain = Cursor::default();
+        let text = serde_json::to_string(&plain).unwrap_or_default();
+        assert!(!text.contains("kl_weight"), "{text}");
+        assert_eq!(serde_json::from_str::<Cursor>(&text).ok(), Some(plain));
+        let moved = Cursor {
+            kl_weight: Some(0.1 + 0.2),
+            ..plain
+        };
+        let text = serde_json::to_string(&moved).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<Cursor>(&text).ok(), Some(moved));
+    }
 }

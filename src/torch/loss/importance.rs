@@ -56,7 +56,6 @@ impl Bounds {
 /// weights to the upper bound (Ionides, 2008; TIS of Yao et al., 2025), `mask` makes weights outside
 /// the bounds 0, and a row with a trained token of exp(r) < veto weighs 0 altogether. Weights carry
 /// no gradient and are 0 where `mask` is. The definitions are those of verl's mismatch helper.
-#[must_use]
 pub fn importance(
     bounds: &Bounds,
     learner: &Tensor,

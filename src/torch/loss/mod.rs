@@ -21,7 +21,6 @@ pub use policy::{
 pub use value::value_loss;
 
 /// Entropy in nats of distributions given as log-probs [.., vocab]; gives [..].
-#[must_use]
 pub fn entropy(log_softmax: &Tensor) -> Tensor {
     -(log_softmax.exp() * log_softmax).sum_dim_intlist(-1, false, log_softmax.kind())
 }
