@@ -27,6 +27,8 @@ pub enum Domain {
     ColdStart = 5,
     /// Positions probed by training-only aids.
     Aids = 6,
+    /// Tokens that a loss leaves out at random.
+    TokenChoice = 7,
 }
 
 /// A generator that starts at the address (seed, domain, a, b, c).

@@ -6,6 +6,7 @@
 pub mod baseline;
 mod error;
 pub mod group;
+pub mod kl;
 pub mod memory;
 pub mod plugin;
 pub mod spread;

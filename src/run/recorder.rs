@@ -365,6 +365,12 @@ pub fn record_update(
     let mut metrics = sums.metrics();
     metrics.set_update(&report.mini_batches);
     metrics.set("actor/lr", f64::from(updated.lr));
+    if updated.kl_weight > 0.0 {
+        metrics.set("actor/kl_coef", f64::from(updated.kl_weight));
+    }
+    if let Some(mismatch) = &report.mismatch {
+        metrics.set_mismatch(mismatch);
+    }
     metrics.set("training/global_step", f64::from(step));
     metrics.set("timing_s/gen", seconds.generate - clock.taken.generate);
     metrics.set("timing_s/adv", seconds.score - clock.taken.score);

@@ -12,6 +12,7 @@ mod decoder;
 mod generate;
 mod learn;
 pub mod loss;
+mod micro;
 mod muon;
 mod optimizer;
 mod sample;
