@@ -3,10 +3,12 @@
 //! Reads scores, memory rewards and rows; writes advantages by source. No components, no engine: the
 //! learner, the record, the report and the tests call the same functions.
 
+pub mod audit;
 mod error;
 pub mod group;
 pub mod memory;
 pub mod plugin;
+pub mod signal;
 pub mod spread;
 
 pub use error::CreditError;
