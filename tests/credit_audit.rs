@@ -139,7 +139,8 @@ fn the_last_steps_advantages_copied_to_earlier_steps_are_seen() {
     );
 }
 
-/// RAGEN #71: credit of a turn lands on tokens of another, since turns are cut at the wrong place.
+/// Credit of a turn lands on tokens of another, since turns are cut at the wrong place: the class of
+/// mistakes that RAGEN #71 is listed under.
 #[test]
 fn credit_of_another_turn_is_seen() {
     let mut update = Update::new(false);
@@ -352,4 +353,137 @@ fn the_token_whose_ratio_is_furthest_off_is_named() {
     assert!(matches!(fault.breach, Breach::Ratio { gap } if gap > 0.6));
     assert!(first_ratio(&[], Some(0.3)).is_some());
     assert!(first_ratio(&[], Some(f64::NAN)).is_some());
+}
+
+mod common;
+
+mod whole_runs {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use bevy_app::{App, Update};
+    use bevy_ecs::prelude::*;
+    use palimpsest::credit::signal::OutcomeSilence;
+    use palimpsest::engine::EngineLink;
+    use palimpsest::engine::scripted::ScriptedEngine;
+    use palimpsest::experiment::{Audit, Experiment};
+    use palimpsest::learner::Updated;
+    use palimpsest::record::{Event, RunStatus, read_events};
+    use palimpsest::run::{Origin, Started, build_app, plugins, run_to_end};
+    use palimpsest::schedule::PalimpsestSystems;
+    use palimpsest::task::Task;
+    use palimpsest::tools::Interrupts;
+
+    use crate::common::{Player, play, small_experiment};
+
+    /// Moves the weights of every row by one token once they have been learned from.
+    fn shift_weights(mut updated: ResMut<Updated>) {
+        if updated.report.is_some() {
+            for row in &mut updated.rows {
+                row.credit.weight.rotate_right(1);
+            }
+        }
+    }
+
+    fn mistake(app: &mut App) {
+        app.add_systems(Update, shift_weights.in_set(PalimpsestSystems::Evaluate));
+    }
+
+    fn run(
+        folder: &Path,
+        experiment: Experiment,
+        player: Player,
+        more: Option<fn(&mut App)>,
+    ) -> (Result<RunStatus, String>, Vec<Event>) {
+        let task: Arc<dyn Task> =
+            Arc::from(palimpsest::task::load(&experiment.task, None).unwrap());
+        let text = experiment.to_ron();
+        let origin = Origin::At(folder.to_path_buf());
+        let started = Started::new(&origin, experiment, &text, Arc::clone(&task)).unwrap();
+        let link = EngineLink::start(move || {
+            Ok(ScriptedEngine::new(Arc::new(move |request| {
+                play(task.as_ref(), player, request)
+            })))
+        })
+        .unwrap();
+        let mut wired = plugins();
+        wired.extend(more);
+        let mut app = build_app(started.launch, link, Interrupts::default(), wired).unwrap();
+        let ended = run_to_end(&mut app).map_err(|error| error.to_string());
+        drop(app);
+        let (events, _) = read_events(folder).unwrap();
+        (ended, events.into_iter().map(|event| event.event).collect())
+    }
+
+    fn troubles(events: &[Event]) -> Vec<String> {
+        let of = |event: &Event| match event {
+            Event::TroubleFound { what, .. } => Some(what.clone()),
+            _ => None,
+        };
+        events.iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn a_mistake_stops_the_run_warns_or_passes_as_the_setting_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let with = |audit: Audit, name: &str| {
+            let mut experiment = small_experiment();
+            experiment.record.audit = audit;
+            let folder = folder.path().join(name);
+            run(&folder, experiment, Player::Careless, Some(mistake))
+        };
+        let (ended, events) = with(Audit::Stop, "stop");
+        let why = ended.unwrap_err();
+        for part in [
+            "step 1: the credit audit failed",
+            "trajectory 0/",
+            "turn ",
+            "token ",
+        ] {
+            assert!(why.contains(part), "{part:?} is missing in {why}");
+        }
+        assert!(troubles(&events)[0].contains("the credit audit failed"));
+        let failed = RunStatus::Failed;
+        assert_eq!(events.last(), Some(&Event::RunEnded { status: failed }));
+
+        let (ended, events) = with(Audit::Warn, "warn");
+        assert_eq!(ended, Ok(RunStatus::Finished));
+        assert_eq!(troubles(&events).len(), 2, "one a step");
+
+        let (ended, events) = with(Audit::Off, "off");
+        assert_eq!(
+            (ended, troubles(&events).len()),
+            (Ok(RunStatus::Finished), 0)
+        );
+    }
+
+    #[test]
+    fn a_step_without_gradient_says_which_groups_and_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut experiment = small_experiment();
+        experiment.credit = palimpsest::experiment::CreditSettings::grpo();
+        let (ended, events) = run(
+            &folder.path().join("run"),
+            experiment,
+            Player::Perfect,
+            None,
+        );
+        assert_eq!(ended, Ok(RunStatus::Finished));
+        let silent: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::SignalMissing { step, groups, dead } => Some((*step, *groups, dead)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(silent.len(), 2);
+        for (number, (step, groups, dead)) in (1..).zip(silent) {
+            assert_eq!((step, groups, dead.len()), (number, 2, 2));
+            assert!(
+                dead.iter()
+                    .all(|group| group.outcome == OutcomeSilence::AllRight)
+            );
+        }
+        assert_eq!(troubles(&events), Vec::<String>::new());
+    }
 }
