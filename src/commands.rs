@@ -253,6 +253,43 @@ pub fn report(run: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// `palimpsest study FILE`.
+pub fn study(
+    file: &Path,
+    jobs: Option<std::num::NonZeroUsize>,
+    out: Option<std::path::PathBuf>,
+    overrides: &[String],
+) -> anyhow::Result<ExitCode> {
+    use palimpsest::study::{Results, Study, StudyError, run_all, write_results};
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let out = out.unwrap_or_else(|| Path::new("runs").join(name.as_ref()));
+    let jobs = match jobs {
+        Some(jobs) => jobs,
+        None => std::thread::available_parallelism()?,
+    };
+    let program = std::env::current_exe().context("the program does not know its own place")?;
+    let told = Study::load(file, overrides).and_then(|(study, plan)| {
+        tracing::info!(
+            "{} runs, {jobs} at a time, in {}",
+            plan.jobs.len(),
+            out.display()
+        );
+        let summaries = run_all(&program, &plan, &out, jobs.get())?;
+        let results = Results::new(&name, &study, &plan, &summaries);
+        write_results(&results, &out)
+    });
+    match told {
+        Ok(table) => write!(std::io::stdout(), "{table}")?,
+        Err(problems @ StudyError::File(_)) => {
+            writeln!(std::io::stderr(), "{problems}")?;
+            return Ok(ExitCode::from(BAD_FILE));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    tracing::info!("report: {}", out.join("study.html").display());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// `palimpsest doctor`.
 pub fn doctor() -> anyhow::Result<ExitCode> {
     #[cfg(feature = "torch")]

@@ -27,6 +27,12 @@ fn main() -> ExitCode {
         .init();
     let outcome = match arguments.command {
         Some(Command::Report { run }) => commands::report(&run),
+        Some(Command::Study {
+            file,
+            jobs,
+            out,
+            set,
+        }) => commands::study(&file, jobs, out, &set),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),
     };

@@ -149,6 +149,7 @@ fn shipped() -> Vec<(String, Resolved)> {
     let mut files: Vec<PathBuf> = fs::read_dir("experiments")
         .expect("the folder is there")
         .map(|entry| entry.expect("a readable entry").path())
+        .filter(|path| !path.to_string_lossy().contains("study"))
         .collect();
     files.sort();
     files

@@ -4,11 +4,13 @@
 //! learner, the record, the report and the tests call the same functions.
 
 pub mod baseline;
+pub mod audit;
 mod error;
 pub mod group;
 pub mod kl;
 pub mod memory;
 pub mod plugin;
+pub mod signal;
 pub mod spread;
 
 pub use error::CreditError;

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::TokenRef;
+use crate::credit::signal::DeadGroup;
 use crate::engine::MiniBatchReport;
 pub use crate::eval::Evaluation;
 use crate::trajectory::{Action, FormatRule, Outcome, Purpose, StopReason, TrajectoryId};
@@ -121,6 +122,15 @@ pub enum Event {
         /// One entry a mini-batch.
         mini_batches: Vec<MiniBatchReport>,
     },
+    /// Groups of an update gave no gradient.
+    SignalMissing {
+        /// RL step.
+        step: u32,
+        /// Groups of the step.
+        groups: u32,
+        /// Those without a gradient, and why.
+        dead: Vec<DeadGroup>,
+    },
     /// The policy was measured.
     Evaluated(Evaluation),
     /// Something went wrong that the user should know of; the run goes on.
@@ -149,7 +159,7 @@ pub enum Event {
 
 impl Event {
     /// Every kind, as it stands in the file.
-    pub const KINDS: [&'static str; 14] = [
+    pub const KINDS: [&'static str; 15] = [
         "run_started",
         "run_resumed",
         "cold_start_step",
@@ -160,6 +170,7 @@ impl Event {
         "trajectory_terminated",
         "credit_assigned",
         "learned",
+        "signal_missing",
         "evaluated",
         "trouble_found",
         "checkpoint_saved",

@@ -19,10 +19,6 @@ use crate::trajectory::{
     TrajectorySpawned, TrajectoryTerminated, TroubleFound, TurnGenerated, TurnState, Turns,
 };
 
-/// Largest |ratio - 1| on the first mini-batch of a step before it counts as trouble: sampled and
-/// learner's log-probs come from the same weights.
-const RATIO_GAP: f64 = 1e-2;
-
 /// The run folder and its writer.
 #[derive(Resource)]
 pub struct Recorder {
@@ -273,7 +269,6 @@ pub fn record_update(
     settings: Res<RunSettings>,
     roster: Res<Roster>,
     seconds: Res<EngineSeconds>,
-    mut trouble: MessageWriter<TroubleFound>,
     mut news: ResMut<News>,
     trajectories: Query<(
         &Turns,
@@ -349,19 +344,6 @@ pub fn record_update(
         step,
         mini_batches: report.mini_batches.clone(),
     })?;
-    if let Some(gap) = report
-        .mini_batches
-        .first()
-        .map(|first| first.ratio_gap)
-        .filter(|gap| *gap > RATIO_GAP)
-    {
-        trouble.write(TroubleFound {
-            id: None,
-            what: format!(
-                "step {step}: before its first update the learner disagrees with the sampler: |ratio - 1| is {gap:.4}, but both use the same weights, so it must stay under {RATIO_GAP}"
-            ),
-        });
-    }
     let mut metrics = sums.metrics();
     metrics.set_update(&report.mini_batches);
     metrics.set("actor/lr", f64::from(updated.lr));
