@@ -27,6 +27,8 @@ pub enum Domain {
     ColdStart = 5,
     /// Positions probed by training-only aids.
     Aids = 6,
+    /// Whose gold answer a question is paid for in the control arm.
+    Placebo = 7,
 }
 
 /// A generator that starts at the address (seed, domain, a, b, c).
