@@ -89,7 +89,7 @@ fn credit(group: &[Rewards], settings: &CreditSettings) -> Vec<Advantages> {
 /// A row of one prompt, then for each turn notes, an action and a tool result of this length.
 fn row(turns: u32, tool: u32) -> Row {
     let mut row = Row::default();
-    let mut push = |row: &mut Row, count: u32, on: bool, turn: u32| {
+    let push = |row: &mut Row, count: u32, on: bool, turn: u32| {
         for _ in 0..count {
             row.ids.push(row.ids.len() as u32);
             row.mask.push(on);
@@ -119,6 +119,8 @@ fn sampled_weights(row: &Row, advantages: &Advantages) -> Vec<f32> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn observations_change_no_sampled_token_and_masked_tokens_are_exactly_zero(
         group in any_group(), settings in any_settings(), short in 0u32..4, long in 4u32..30,

@@ -2,6 +2,7 @@
 
 use super::Log;
 use super::Severity::{Error, Note};
+use crate::experiment::refuse::excerpt;
 use crate::experiment::setting::Setting;
 use crate::experiment::spec::{
     Answers, Baseline, ContextKind, CreditSettings, Experiment, First, Placebo, Scale, Space,
@@ -44,7 +45,7 @@ fn without_memory(credit: &CreditSettings, log: &mut Log) {
                 log.report(
                     Error,
                     &[path],
-                    format!("{path} {value} while credit.memory is false"),
+                    format!("{path} {} while credit.memory is false", excerpt(&value)),
                     "memory: true, or leave the line out",
                     "without memory rewards it has no effect: the arm would be plain GRPO under another name",
                 );

@@ -155,7 +155,7 @@ choice! {
 }
 
 settings! {
-    /// A weight that moves with the steps, as `linear(from: 1.0, to: 0.0, steps: 20)`.
+    /// A weight that moves with the steps, as `linear(from: 1.0, to: 0.0, steps: 20)` or `linear(1.0, 0.0, 20)`.
     LinearSettings: Copy {
         /// At the first step.
         from: f32 = 1.0,
@@ -182,7 +182,7 @@ choice! {
 }
 
 settings! {
-    /// What a token of notes costs, as `price(beta: 0.05, budget: 60)`.
+    /// What a token of notes costs, as `price(beta: 0.05, budget: 60.0)` or `price(0.05, 60.0)`.
     PriceSettings: Copy {
         /// What notes as long as the budget cost.
         beta: f32 = 0.05, unit "reward",
