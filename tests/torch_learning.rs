@@ -22,6 +22,7 @@ fn score(engine: &mut TorchEngine, ids: &[u32]) -> Vec<f32> {
         score_trunk: true,
         branches: vec![],
         temperature: 1.0,
+        under: Default::default(),
     };
     engine.score(&[request]).unwrap()[0].trunk.clone()
 }

@@ -3,8 +3,8 @@
 //! Reads scores, memory rewards and rows; writes advantages by source. No components, no engine: the
 //! learner, the record, the report and the tests call the same functions.
 
-pub mod baseline;
 pub mod audit;
+pub mod baseline;
 mod error;
 pub mod group;
 pub mod kl;

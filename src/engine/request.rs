@@ -71,6 +71,16 @@ pub struct Branch {
     pub scored_from: u32,
 }
 
+/// The weights that score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Weights {
+    /// The policy as it is.
+    #[default]
+    Policy,
+    /// The copy of [`super::Engine::freeze_reference`].
+    Reference,
+}
+
 /// Asks for log-probs: of the trunk, and of branches that hang on it. One forward pass per request
 /// with a block mask, so that the cost is the trunk plus the branches.
 #[derive(Clone, Debug)]
@@ -85,6 +95,8 @@ pub struct ScoreRequest {
     pub branches: Vec<Branch>,
     /// Temperature of the distribution.
     pub temperature: f32,
+    /// Whose distribution.
+    pub under: Weights,
 }
 
 /// Log-probs that were asked for.

@@ -53,7 +53,7 @@ pub fn begin_rl(
 ) -> Result {
     if phase.begin(Activity::BeginRl) {
         link.send(EngineRequest::BeginRl {
-            reference: settings.0.learner.kl_weight > 0.0,
+            reference: settings.0.needs_reference(),
         })?;
     }
     if std::mem::take(&mut inbox.begun_rl) {

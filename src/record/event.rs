@@ -206,8 +206,15 @@ pub struct MemoryCredit {
     pub turn: u32,
     /// P(gold | question, notes).
     pub p_memory: f32,
-    /// P(gold | everything up to and including these notes).
-    pub p_full: f32,
+    /// P(gold | everything up to and including these notes), if the credit asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_full: Option<f32>,
+    /// P(gold | question, notes of the round before), if the credit asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_previous: Option<f32>,
+    /// P(gold | question, empty notes), if the credit asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_empty: Option<f32>,
     /// What credit is assigned from.
     pub reward: f32,
     /// A_M,t: added to the tokens of these notes.

@@ -90,6 +90,8 @@ pub const METRICS: &[MetricName] = &[
     own("memory/reward/std", "reward", "Its spread. At 0 the notes get no signal."),
     own("memory/p_memory/mean", "probability", "Mean P(gold | question, notes): what the notes alone are worth."),
     own("memory/p_full/mean", "probability", "Mean P(gold | everything so far): what could be known."),
+    own("memory/p_previous/mean", "probability", "Mean P(gold | question, notes of the round before), where credit compares with it."),
+    own("memory/p_empty/mean", "probability", "Mean P(gold | question, empty notes), where credit compares with it: what a guess is worth."),
     own("memory/advantage/mean", "weight", "Mean memory advantage over rounds."),
     own("memory/advantage/std", "weight", "Its spread."),
     own("memory/rounds", "rounds", "Rounds that got a memory reward."),

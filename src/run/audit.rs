@@ -136,7 +136,10 @@ pub fn explain_silence(
         let memory = memory
             .iter()
             .flat_map(|memory| &memory.0)
-            .map(|round| (round.p_memory, round.p_full, round.reward))
+            .map(|round| {
+                let compared = round.p_full.or(round.p_previous).or(round.p_empty);
+                (round.p_memory, compared.unwrap_or(0.0), round.reward)
+            })
             .collect();
         groups.entry(id.group).or_default().push(Sign {
             reward: outcome.reward,

@@ -321,6 +321,8 @@ pub fn record_update(
                 turn: reward.turn,
                 p_memory: reward.p_memory,
                 p_full: reward.p_full,
+                p_previous: reward.p_previous,
+                p_empty: reward.p_empty,
                 reward: reward.reward,
                 advantage: advantages
                     .memory
@@ -464,7 +466,13 @@ impl StepSums {
         let rewards = column(|credit| credit.reward);
         let advantages = column(|credit| credit.advantage);
         metrics.set_mean("memory/p_memory", &column(|credit| credit.p_memory));
-        metrics.set_mean("memory/p_full", &column(|credit| credit.p_full));
+        let known = |of: fn(&MemoryCredit) -> Option<f32>| -> Vec<f64> {
+            let values = self.memory.iter().filter_map(of);
+            values.map(f64::from).collect()
+        };
+        metrics.set_mean("memory/p_full", &known(|credit| credit.p_full));
+        metrics.set_mean("memory/p_previous", &known(|credit| credit.p_previous));
+        metrics.set_mean("memory/p_empty", &known(|credit| credit.p_empty));
         for (name, values) in [
             ("memory/reward", &rewards),
             ("memory/advantage", &advantages),

@@ -1,11 +1,11 @@
-//! Cold start, learner and credit.
+//! Cold start and learner.
 
 use super::Log;
 use super::Severity::{Error, Note};
 use crate::experiment::sizes::LookupTokens;
 use crate::experiment::spec::{
-    Aggregation, ContextKind, CreditSettings, DecoderSettings, Experiment, KlControl, KlKind,
-    PolicyLoss, PolicySettings, TaskKind,
+    Aggregation, DecoderSettings, Experiment, KlControl, KlKind, PolicyLoss, PolicySettings,
+    TaskKind,
 };
 
 pub(super) fn cold_start(experiment: &Experiment, shape: Option<&DecoderSettings>, log: &mut Log) {
@@ -193,45 +193,5 @@ fn losses(experiment: &Experiment, log: &mut Log) {
             "policy_loss: ppo",
             "dual clip has no effect in other losses",
         );
-    }
-}
-
-pub(super) fn credit(experiment: &Experiment, log: &mut Log) {
-    let credit = &experiment.credit;
-    if credit.memory && credit.weight() == 0.0 {
-        log.report(
-            Note,
-            &["credit.weight", "credit"],
-            "credit.weight constant(0)",
-            "`credit: grpo` leaves memory rewards out",
-            "memory rewards are scored at full cost and count nothing",
-        );
-    }
-    if credit.memory && experiment.rollout.context == ContextKind::Deployed {
-        log.report(
-            Note,
-            &["rollout.context", "credit.target", "credit"],
-            "rollout.context deployed with credit.target minus_full",
-            "the target compares notes with the full history, which the policy does not see here",
-            "notes are paid against a view that nobody acts on",
-        );
-    }
-    let plain = CreditSettings::grpo();
-    let unused = [
-        ("credit.threshold", credit.threshold != plain.threshold),
-        ("credit.baseline", credit.baseline != plain.baseline),
-        ("credit.scale", credit.scale != plain.scale),
-        ("credit.weight", credit.weight != plain.weight),
-    ];
-    for (path, changed) in unused {
-        if !credit.memory && changed && log.places.contains_key(path) {
-            log.report(
-                Note,
-                &[path],
-                format!("{path} is set while credit.memory is false"),
-                "memory: true, or leave it out",
-                "it has no effect",
-            );
-        }
     }
 }
