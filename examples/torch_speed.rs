@@ -197,16 +197,8 @@ mod timing {
             rows,
             mini_batches: vec![even, odd],
             knobs: LearnKnobs {
-                clip_low: 0.2,
-                clip_high: 0.2,
-                clip_dual: f32::INFINITY,
-                kl_weight: 0.0,
                 lr: 3e-4,
-                betas: (0.9, 0.95),
-                eps: 1e-8,
-                weight_decay: 0.0,
-                grad_clip: 1.0,
-                temperature: 1.0,
+                ..LearnKnobs::default()
             },
         };
         let report = timed("learn: 128 rows, 2 mini-batches", || engine.learn(&batch));

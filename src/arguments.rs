@@ -29,6 +29,20 @@ pub enum Command {
         /// The run folder
         run: PathBuf,
     },
+    /// Run arms x seeds of one base experiment, and tell what came out as a table
+    Study {
+        /// Study file (RON)
+        file: PathBuf,
+        /// Processes at a time; by default as many as there are cores
+        #[arg(long, value_name = "N")]
+        jobs: Option<std::num::NonZeroUsize>,
+        /// Folder of its runs and results; by default runs/NAME
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Override one setting of every arm, as in `--set learner.steps=4`; may be repeated
+        #[arg(long = "set", value_name = "K=V")]
+        set: Vec<String>,
+    },
     /// Say what was found on this machine, what is wanted, and how to mend it
     Doctor,
 }

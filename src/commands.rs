@@ -62,7 +62,6 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         &experiment.task,
         policy_tokenizer(&experiment)?,
     )?);
-    let engine = engine_settings(&experiment, Arc::clone(&task));
     let Started { launch, checkpoint } =
         Started::new(&origin, experiment, &text, task).map_err(plain)?;
     let run = launch.recorder.folder.path().to_path_buf();
@@ -79,7 +78,11 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         ),
         None => tracing::info!("run folder {run:?}"),
     }
-    let link = start_engine(engine, checkpoint)?;
+    let link = start_engine(
+        Arc::clone(&launch.experiment),
+        Arc::clone(&launch.task),
+        checkpoint,
+    )?;
     let interrupts = Interrupts::default();
     let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
     app.world()
@@ -188,43 +191,29 @@ fn policy_tokenizer(experiment: &Experiment) -> anyhow::Result<Option<TextTokeni
     }
 }
 
-/// What the engine thread needs to know to make its engine.
-struct EngineParts {
-    policy: PolicySettings,
-    settings: palimpsest::experiment::EngineSettings,
-    seed: u64,
-    task: Arc<dyn Task>,
-}
-
-fn engine_settings(experiment: &Experiment, task: Arc<dyn Task>) -> EngineParts {
-    EngineParts {
-        policy: experiment.policy.clone(),
-        settings: experiment.engine.clone(),
-        seed: experiment.seed,
-        task,
-    }
-}
-
+/// Starts the engine thread with the policy of the experiment, or the checkpoint of a resumed run.
 #[cfg(feature = "torch")]
 fn start_engine(
-    parts: EngineParts,
+    experiment: Arc<Experiment>,
+    task: Arc<dyn Task>,
     checkpoint: Option<std::path::PathBuf>,
 ) -> anyhow::Result<EngineLink> {
     use palimpsest::engine::Engine as _;
     use palimpsest::torch::TorchEngine;
     let link = EngineLink::start(move || {
-        let tokenizer = Arc::clone(parts.task.tokenizer());
+        let tokenizer = Arc::clone(task.tokenizer());
+        let settings = &experiment.engine;
         if let Some(checkpoint) = checkpoint {
-            let mut engine = TorchEngine::from_folder(&checkpoint, tokenizer, &parts.settings)?;
+            let mut engine = TorchEngine::from_folder(&checkpoint, tokenizer, settings)?;
             engine.load(&checkpoint, true)?;
             return Ok(engine);
         }
-        match &parts.policy {
+        match &experiment.policy {
             PolicySettings::New(shape) => {
-                TorchEngine::new(shape, parts.seed, tokenizer, &parts.settings)
+                TorchEngine::new(shape, experiment.seed, tokenizer, settings)
             }
             PolicySettings::Folder(folder) => {
-                TorchEngine::from_folder(Path::new(folder), tokenizer, &parts.settings)
+                TorchEngine::from_folder(Path::new(folder), tokenizer, settings)
             }
         }
     })?;
@@ -232,7 +221,11 @@ fn start_engine(
 }
 
 #[cfg(not(feature = "torch"))]
-fn start_engine(_: EngineParts, _: Option<std::path::PathBuf>) -> anyhow::Result<EngineLink> {
+fn start_engine(
+    _: Arc<Experiment>,
+    _: Arc<dyn Task>,
+    _: Option<std::path::PathBuf>,
+) -> anyhow::Result<EngineLink> {
     Err(anyhow!(
         "this program was built without libtorch (feature `torch`), so it cannot train; build it with default features"
     ))
@@ -257,6 +250,43 @@ pub fn report(run: &Path) -> anyhow::Result<ExitCode> {
         .unwrap_or_default();
     write_pages(&folder, seconds)?;
     writeln!(std::io::stdout(), "{}", run.join("report.html").display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `palimpsest study FILE`.
+pub fn study(
+    file: &Path,
+    jobs: Option<std::num::NonZeroUsize>,
+    out: Option<std::path::PathBuf>,
+    overrides: &[String],
+) -> anyhow::Result<ExitCode> {
+    use palimpsest::study::{Results, Study, StudyError, run_all, write_results};
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let out = out.unwrap_or_else(|| Path::new("runs").join(name.as_ref()));
+    let jobs = match jobs {
+        Some(jobs) => jobs,
+        None => std::thread::available_parallelism()?,
+    };
+    let program = std::env::current_exe().context("the program does not know its own place")?;
+    let told = Study::load(file, overrides).and_then(|(study, plan)| {
+        tracing::info!(
+            "{} runs, {jobs} at a time, in {}",
+            plan.jobs.len(),
+            out.display()
+        );
+        let summaries = run_all(&program, &plan, &out, jobs.get())?;
+        let results = Results::new(&name, &study, &plan, &summaries);
+        write_results(&results, &out)
+    });
+    match told {
+        Ok(table) => write!(std::io::stdout(), "{table}")?,
+        Err(problems @ StudyError::File(_)) => {
+            writeln!(std::io::stderr(), "{problems}")?;
+            return Ok(ExitCode::from(BAD_FILE));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    tracing::info!("report: {}", out.join("study.html").display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,6 +16,7 @@ pub mod reward;
 pub mod rollout;
 pub mod run;
 pub mod schedule;
+pub mod study;
 pub mod task;
 pub mod tokenizer;
 pub mod tools;

@@ -6,6 +6,7 @@
 mod arguments;
 mod commands;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()),
         )
@@ -25,6 +27,12 @@ fn main() -> ExitCode {
         .init();
     let outcome = match arguments.command {
         Some(Command::Report { run }) => commands::report(&run),
+        Some(Command::Study {
+            file,
+            jobs,
+            out,
+            set,
+        }) => commands::study(&file, jobs, out, &set),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),
     };

@@ -27,6 +27,10 @@ pub enum Domain {
     ColdStart = 5,
     /// Positions probed by training-only aids.
     Aids = 6,
+    /// Tokens that a loss leaves out at random.
+    TokenChoice = 7,
+    /// Whose gold answer a question is paid for in the control arm.
+    Placebo = 8,
 }
 
 /// A generator that starts at the address (seed, domain, a, b, c).

@@ -100,7 +100,7 @@ impl Phase {
 
 /// How far the run has come: everything that a checkpoint has to remember besides tensors. Random
 /// numbers are addressed by these counters, so there is no other random state.
-#[derive(Resource, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Resource, Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cursor {
     /// Cold start steps done, over all stages.
     pub cold_start_step: u32,
@@ -110,6 +110,9 @@ pub struct Cursor {
     pub step: u32,
     /// The last RL step whose evaluation is recorded.
     pub evaluated: Option<u32>,
+    /// The weight of the KL, if a controller moves it and has done so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kl_weight: Option<f64>,
 }
 
 /// Why the run cannot go on. Set by any system, read by the runner after every tick.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Folders by rank: one may import those of a lower rank, and itself. Folders of one rank do not
 /// import each other, but for `engine` and `tools`, whose replies one system takes in.
-const RANKS: [(&str, u32); 17] = [
+const RANKS: [(&str, u32); 18] = [
     ("trajectory", 0),
     ("random", 1),
     ("schedule", 1),
@@ -25,6 +25,7 @@ const RANKS: [(&str, u32); 17] = [
     ("run", 11),
     ("torch", 12),
     ("doctor", 12),
+    ("study", 12),
 ];
 
 /// Imports against the ranks that are meant: request types that carry plain data.

@@ -25,6 +25,7 @@ fn sample() -> QuestionData {
         prompt_ids: Vec::new(),
         gold_text: String::new(),
         gold_ids: Vec::new(),
+        gold_answers: Vec::new(),
         answer_prefix_ids: Vec::new(),
         documents: vec![
             document(

@@ -69,6 +69,7 @@ fn rescored(engine: &mut TorchEngine, r: &GenerateRequest, turn: &Generated) -> 
         score_trunk: true,
         branches: vec![],
         temperature: r.sampling.temperature,
+        under: Default::default(),
     };
     engine.score(&[request]).unwrap()[0].trunk[r.context.len()..].to_vec()
 }

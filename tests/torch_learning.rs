@@ -9,6 +9,9 @@ use common::{engine, ids, supervised};
 use palimpsest::engine::{
     Engine, EngineError, LearnBatch, LearnKnobs, LearnReport, LearnRow, ScoreRequest,
 };
+use palimpsest::experiment::{
+    Aggregation, ClipCovSettings, Importance, ImportanceSettings, KlCovSettings, PolicyLoss,
+};
 use palimpsest::torch::TorchEngine;
 use palimpsest::trajectory::TrajectoryId;
 
@@ -19,6 +22,7 @@ fn score(engine: &mut TorchEngine, ids: &[u32]) -> Vec<f32> {
         score_trunk: true,
         branches: vec![],
         temperature: 1.0,
+        under: Default::default(),
     };
     engine.score(&[request]).unwrap()[0].trunk.clone()
 }
@@ -51,7 +55,7 @@ fn batch(engine: &mut TorchEngine) -> LearnBatch {
             eps: 1e-8,
             weight_decay: 0.01,
             grad_clip: 1.0,
-            temperature: 1.0,
+            ..LearnKnobs::default()
         },
     }
 }
@@ -198,4 +202,59 @@ fn broken_updates_name_the_row_and_the_rule() {
     assert!(refusal(|b| b.rows[2].advantages.clear()).contains("advantages has 0 entries"));
     assert!(refusal(|b| b.mini_batches[1].push(7)).contains("names row 7"));
     assert!(refusal(|b| b.knobs.kl_weight = 0.1).contains("no reference policy was frozen"));
+}
+
+#[test]
+fn every_policy_loss_and_every_aggregation_raises_good_tokens_and_lowers_bad_ones() {
+    let losses = [
+        PolicyLoss::Ppo,
+        PolicyLoss::Gspo,
+        PolicyLoss::Cispo,
+        PolicyLoss::Gmpo,
+        PolicyLoss::Gpg,
+        PolicyLoss::ClipCov(ClipCovSettings::default()),
+        PolicyLoss::KlCov(KlCovSettings::default()),
+    ];
+    let modes = [
+        Aggregation::TokenMean,
+        Aggregation::SeqMeanTokenSum,
+        Aggregation::SeqMeanTokenMean,
+        Aggregation::SeqMeanTokenSumNorm(64.0),
+    ];
+    let mut cases: Vec<_> = losses.map(|loss| (loss, Aggregation::TokenMean)).into();
+    cases.extend(modes.map(|mode| (PolicyLoss::Ppo, mode)));
+    for (loss, mode) in cases {
+        let mut engine = engine(5);
+        let mut batch = batch(&mut engine);
+        (batch.knobs.policy_loss, batch.knobs.aggregation) = (loss, mode);
+        let before = objective(&mut engine, &batch);
+        let report = engine.learn(&batch).unwrap();
+        let after = objective(&mut engine, &batch);
+        assert!(after > before, "{loss:?} {mode:?}: {before} became {after}");
+        assert!(report.mini_batches[0].ratio_gap < 1e-3, "{report:?}");
+    }
+}
+
+#[test]
+fn an_engine_that_agrees_with_the_learner_has_weights_of_1_and_one_that_lies_is_vetoed() {
+    let mut engine = engine(5);
+    let mut batch = batch(&mut engine);
+    batch.knobs.importance = Importance::Truncate(ImportanceSettings::default());
+    let mut fresh = common::engine(5);
+    let mismatch = fresh.learn(&batch).unwrap().mismatch.unwrap();
+    assert!((mismatch.weight_mean - 1.0).abs() < 1e-4, "{mismatch:?}");
+    assert!(mismatch.kl.abs() < 1e-4, "{mismatch:?}");
+    assert_eq!(mismatch.veto_share, 0.0);
+
+    // The sampler claims that it was sure of a token that the learner finds unlikely.
+    let trained = batch.rows[2].mask.iter().position(|m| *m).unwrap();
+    batch.rows[2].old_logprobs[trained] += 12.0;
+    let report = engine.learn(&batch).unwrap();
+    let mismatch = report.mismatch.unwrap();
+    assert!(
+        (mismatch.veto_share - 1.0 / 7.0).abs() < 1e-9,
+        "{mismatch:?}"
+    );
+    // The ratio is taken to the learner's own log-probs, so the lie does not clip anything.
+    assert!(report.mini_batches[0].ratio_gap < 1e-3, "{report:?}");
 }

@@ -20,6 +20,7 @@ fn request(trunk: Vec<u32>, branches: Vec<Branch>) -> ScoreRequest {
         score_trunk: true,
         branches,
         temperature: 1.0,
+        under: Default::default(),
     }
 }
 

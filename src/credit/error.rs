@@ -92,6 +92,56 @@ pub enum CreditError {
         /// What was wrong there.
         source: Box<Self>,
     },
+    /// Turns of a rollout that do not rise: two rewards for one round, or rounds out of order.
+    #[error("member {member}, turn {turn}: memory rewards must stand in turn order, one a turn")]
+    TurnsNotRising {
+        /// Number of the rollout inside its group.
+        member: usize,
+        /// The turn that comes too late, from 0.
+        turn: u32,
+    },
+    /// Lists of a group that do not belong together.
+    #[error(
+        "{outcomes} outcomes, {advantages} outcome advantages and rounds of {memory} rollouts: a group needs one of each for every rollout"
+    )]
+    Lengths {
+        /// Outcome rewards.
+        outcomes: usize,
+        /// Outcome advantages.
+        advantages: usize,
+        /// Rollouts with a list of rounds.
+        memory: usize,
+    },
+    /// An answer that was scored with different numbers of tokens.
+    #[error(
+        "an answer has {of} tokens in one context and {against} in the one it is compared with; both must be the same text"
+    )]
+    AnswerLengths {
+        /// After the notes.
+        of: usize,
+        /// In the other context.
+        against: usize,
+    },
+    /// A gold answer without tokens, or sub-answers that do not make it up.
+    #[error("turn {turn}: gold answer {answer} {problem}")]
+    BadAnswer {
+        /// The turn whose notes are scored, from 0.
+        turn: u32,
+        /// Number of the sub-answer, from 0.
+        answer: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The engine's scores do not fit what was asked.
+    #[error("turn {turn}: the engine gave {got} branches of {expected} that were asked for")]
+    MissingScores {
+        /// The turn whose notes are scored, from 0.
+        turn: u32,
+        /// Branches in the reply.
+        got: usize,
+        /// Branches in the request.
+        expected: usize,
+    },
     /// An answer without tokens has no probability.
     #[error("the gold answer has no tokens, so P(gold | context) does not exist")]
     EmptyAnswer,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
 
-use super::{CreditError, group, memory};
+use super::memory::length::priced;
+use super::memory::{GroupRounds, MemoryCreditState, RoundReward, round_advantages};
+use super::{CreditError, group};
 use crate::experiment::CreditSettings;
 use crate::rollout::{Roster, RunSettings};
 use crate::schedule::{Activity, PalimpsestSystems, Phase, stop_on_error};
@@ -20,7 +22,72 @@ pub struct Rewards {
     pub memory: Vec<MemoryReward>,
 }
 
-/// Advantages of the rollouts of one question, in their order.
+/// The outcome advantages of one question: the only place where an estimator is chosen.
+fn outcome_advantages(
+    outcomes: &[f64],
+    settings: &CreditSettings,
+) -> Result<Vec<f64>, CreditError> {
+    group::grpo(outcomes, settings.outcome_std())
+}
+
+/// Advantages of the rollouts of one question, in their order, and the returns of their rounds.
+///
+/// # Errors
+/// Rewards that are not finite, or an empty group.
+pub fn credit_group(
+    rollouts: &[Rewards],
+    settings: &CreditSettings,
+    step: u32,
+    state: &MemoryCreditState,
+) -> Result<(Vec<Advantages>, Vec<RoundReward>), CreditError> {
+    let outcomes: Vec<f64> = rollouts.iter().map(|rollout| rollout.outcome).collect();
+    let outcome = outcome_advantages(&outcomes, settings)?;
+    if !settings.memory {
+        let alone = |&value: &f64| Advantages {
+            outcome: value as f32,
+            memory: Vec::new(),
+        };
+        return Ok((outcome.iter().map(alone).collect(), Vec::new()));
+    }
+    let price = |of: &MemoryReward| RoundReward {
+        turn: of.turn,
+        reward: priced(
+            f64::from(of.reward),
+            of.notes_tokens,
+            settings.length,
+            state.multiplier,
+        ),
+    };
+    let rounds: Vec<Vec<RoundReward>> = rollouts
+        .iter()
+        .map(|rollout| rollout.memory.iter().map(price).collect())
+        .collect();
+    let (memory, returns) = round_advantages(
+        GroupRounds {
+            outcomes: &outcomes,
+            outcome_advantages: &outcome,
+            rounds: &rounds,
+        },
+        settings,
+        step,
+        state,
+    )?;
+    let advantages = outcome
+        .iter()
+        .zip(rounds.iter().zip(&memory))
+        .map(|(&outcome, (rounds, values))| Advantages {
+            outcome: outcome as f32,
+            memory: rounds
+                .iter()
+                .zip(values)
+                .map(|(round, &value)| (round.turn, value as f32))
+                .collect(),
+        })
+        .collect();
+    Ok((advantages, returns.concat()))
+}
+
+/// Advantages of the rollouts of one question in the first step of a run.
 ///
 /// # Errors
 /// Rewards that are not finite, or an empty group.
@@ -28,39 +95,7 @@ pub fn group_advantages(
     rollouts: &[Rewards],
     settings: &CreditSettings,
 ) -> Result<Vec<Advantages>, CreditError> {
-    let outcomes: Vec<f64> = rollouts.iter().map(|rollout| rollout.outcome).collect();
-    let outcome = group::grpo(&outcomes, settings.outcome_std())?;
-    if !settings.memory {
-        return Ok(outcome
-            .iter()
-            .map(|&value| Advantages {
-                outcome: value as f32,
-                memory: Vec::new(),
-            })
-            .collect());
-    }
-    let rounds: Vec<Vec<memory::RoundReward>> = rollouts
-        .iter()
-        .map(|rollout| {
-            let round = |of: &MemoryReward| memory::RoundReward {
-                turn: of.turn,
-                reward: f64::from(of.reward),
-            };
-            rollout.memory.iter().map(round).collect()
-        })
-        .collect();
-    let memory = memory::advantages(&rounds, settings.baseline, settings.memory_std())?;
-    let weigh = |(round, value): (&memory::RoundReward, &f64)| {
-        (round.turn, (value * f64::from(settings.weight())) as f32)
-    };
-    Ok(outcome
-        .iter()
-        .zip(rounds.iter().zip(&memory))
-        .map(|(&outcome, (rounds, values))| Advantages {
-            outcome: outcome as f32,
-            memory: rounds.iter().zip(values).map(weigh).collect(),
-        })
-        .collect())
+    Ok(credit_group(rollouts, settings, 0, &MemoryCreditState::default())?.0)
 }
 
 /// When the learning phase is about to begin, turns the rewards of every group into advantages.
@@ -69,6 +104,7 @@ fn assign_credit(
     phase: Res<Phase>,
     settings: Res<RunSettings>,
     roster: Res<Roster>,
+    mut state: ResMut<MemoryCreditState>,
     rewards: Query<(&Outcome, Option<&MemoryRewards>)>,
 ) -> Result {
     if phase.activity != Activity::Learning || phase.begun {
@@ -89,25 +125,32 @@ fn assign_credit(
             .or_default()
             .push((id, entity, rewards));
     }
+    let (mut returns, mut lengths) = (Vec::new(), Vec::new());
     for (number, members) in groups {
         let rollouts: Vec<Rewards> = members
             .iter()
             .map(|(_, _, rewards)| rewards.clone())
             .collect();
-        let advantages = group_advantages(&rollouts, &settings.0.credit).with_context(|| {
+        let step = members.first().map_or(0, |(id, ..)| id.step);
+        let credited = credit_group(&rollouts, &settings.0.credit, step, &state);
+        let (advantages, of_group) = credited.with_context(|| {
             let names: Vec<String> = members.iter().map(|(id, ..)| id.to_string()).collect();
             format!("group {number} ({})", names.join(", "))
         })?;
+        returns.extend(of_group);
+        let notes = rollouts.iter().flat_map(|rollout| &rollout.memory);
+        lengths.extend(notes.map(|round| round.notes_tokens));
         for ((_, entity, _), advantages) in members.into_iter().zip(advantages) {
             commands.entity(entity).insert(advantages);
         }
     }
+    state.learn(&settings.0.credit, &returns, &lengths);
     Ok(())
 }
 
 /// Wires the system of credit.
 pub fn plugin(app: &mut App) {
-    app.add_systems(
+    app.init_resource::<MemoryCreditState>().add_systems(
         Update,
         assign_credit
             .pipe(stop_on_error)

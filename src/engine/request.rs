@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::{Aggregation, Importance, KlKind, PolicyLoss};
 use crate::trajectory::{TokenId, TrajectoryId};
 
 /// How tokens are chosen.
@@ -70,6 +71,16 @@ pub struct Branch {
     pub scored_from: u32,
 }
 
+/// The weights that score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Weights {
+    /// The policy as it is.
+    #[default]
+    Policy,
+    /// The copy of [`super::Engine::freeze_reference`].
+    Reference,
+}
+
 /// Asks for log-probs: of the trunk, and of branches that hang on it. One forward pass per request
 /// with a block mask, so that the cost is the trunk plus the branches.
 #[derive(Clone, Debug)]
@@ -84,6 +95,8 @@ pub struct ScoreRequest {
     pub branches: Vec<Branch>,
     /// Temperature of the distribution.
     pub temperature: f32,
+    /// Whose distribution.
+    pub under: Weights,
 }
 
 /// Log-probs that were asked for.
@@ -110,7 +123,7 @@ pub struct LearnRow {
     pub advantages: Vec<f32>,
 }
 
-/// PPO-clip, aggregation and optimizer knobs of one update.
+/// Loss and optimizer knobs of one update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LearnKnobs {
     /// Ratio may fall to 1 - clip_low.
@@ -119,8 +132,22 @@ pub struct LearnKnobs {
     pub clip_high: f32,
     /// Dual clip c (> 1) for negative advantages; none if not finite.
     pub clip_dual: f32,
-    /// Weight of the KL to the reference (k3); 0 switches it off.
+    /// Weight of the KL to the reference; 0 switches it off.
     pub kl_weight: f32,
+    /// How that KL is estimated.
+    pub kl_kind: KlKind,
+    /// The loss of a token.
+    pub policy_loss: PolicyLoss,
+    /// How the losses of tokens become one number, over each mini-batch.
+    pub aggregation: Aggregation,
+    /// Weight of the entropy bonus; 0 switches it off.
+    pub entropy_weight: f32,
+    /// Weights between the engine that sampled and the learner.
+    pub importance: Importance,
+    /// Most rows computed at once; 0: as many as fit.
+    pub micro_batch: u32,
+    /// Address of this update in the random stream of losses that draw tokens: (seed, step).
+    pub address: (u64, u32),
     /// Learning rate of this update.
     pub lr: f32,
     /// AdamW betas.
@@ -135,12 +162,37 @@ pub struct LearnKnobs {
     pub temperature: f32,
 }
 
+impl Default for LearnKnobs {
+    /// PPO-clip as a token mean, without KL, entropy bonus and importance weights.
+    fn default() -> Self {
+        Self {
+            clip_low: 0.2,
+            clip_high: 0.2,
+            clip_dual: f32::INFINITY,
+            kl_weight: 0.0,
+            kl_kind: KlKind::default(),
+            policy_loss: PolicyLoss::default(),
+            aggregation: Aggregation::default(),
+            entropy_weight: 0.0,
+            importance: Importance::default(),
+            micro_batch: 0,
+            address: (0, 0),
+            lr: 3e-4,
+            betas: (0.9, 0.95),
+            eps: 1e-8,
+            weight_decay: 0.0,
+            grad_clip: 1.0,
+            temperature: 1.0,
+        }
+    }
+}
+
 /// One RL update.
 #[derive(Clone, Debug)]
 pub struct LearnBatch {
     /// Rows of all mini-batches.
     pub rows: Vec<LearnRow>,
-    /// Row numbers of each mini-batch, in order. Loss is the token mean over the mini-batch.
+    /// Row numbers of each mini-batch, in order. The loss is aggregated over the mini-batch.
     pub mini_batches: Vec<Vec<usize>>,
     /// Knobs.
     pub knobs: LearnKnobs,
@@ -151,7 +203,7 @@ pub struct LearnBatch {
 pub struct MiniBatchReport {
     /// Trained tokens.
     pub tokens: u64,
-    /// Policy loss (token mean).
+    /// Policy loss, aggregated as asked for, importance weights included.
     pub pg_loss: f64,
     /// Share of tokens where the clipped term was chosen.
     pub pg_clipfrac: f64,
@@ -161,7 +213,7 @@ pub struct MiniBatchReport {
     pub ppo_kl: f64,
     /// Mean entropy of the policy at trained tokens, nats.
     pub entropy: f64,
-    /// Mean k3 KL to the reference (0 if off).
+    /// KL to the reference, aggregated as the loss (0 if off).
     pub kl_loss: f64,
     /// Gradient norm before clipping.
     pub grad_norm: f64,
@@ -177,6 +229,34 @@ pub struct LearnReport {
     /// For every row, the log-probs under the weights that its mini-batch was computed with
     /// (0 where not trained).
     pub logprobs: Vec<Vec<f32>>,
+    /// How far engine and learner disagree, if importance weights are on.
+    pub mismatch: Option<Mismatch>,
+}
+
+/// How far the engine that sampled and the learner disagree, over the trained tokens of an update.
+/// Means over rows are over all rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// Mean weight before it is cut or masked.
+    pub weight_mean: f64,
+    /// Effective sample size of the weights, kept within the bounds, as a share.
+    pub effective_share: f64,
+    /// Share of rows that were vetoed.
+    pub veto_share: f64,
+    /// Share of tokens whose weight was masked.
+    pub masked_share: f64,
+    /// Share of rows with a masked token.
+    pub masked_rows: f64,
+    /// Mean of engine - learner log-prob: KL(engine || learner).
+    pub kl: f64,
+    /// The k3 estimate of the same.
+    pub k3: f64,
+    /// Mean over rows of the learner's perplexity.
+    pub learner_perplexity: f64,
+    /// Mean over rows of the engine's perplexity.
+    pub engine_perplexity: f64,
+    /// Mean over rows of the log of learner perplexity / engine perplexity.
+    pub log_perplexity_gap: f64,
 }
 
 /// One supervised example.

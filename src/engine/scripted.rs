@@ -93,6 +93,7 @@ impl Engine for ScriptedEngine {
                 .iter()
                 .map(|row| row.old_logprobs.clone())
                 .collect(),
+            mismatch: None,
         })
     }
 

@@ -115,6 +115,10 @@ macro_rules! settings {
                 }
                 match reader::fields(rest) {
                     Ok(fields) => self.read_fields(fields, path, reader),
+                    Err(_) if reader::in_order(rest, Self::FIELDS).is_some() => {
+                        let fields = reader::in_order(rest, Self::FIELDS).unwrap_or_default();
+                        self.read_fields(fields, path, reader);
+                    }
                     Err(_) if !rest.starts_with('(') => {
                         refuse::structure(self, path, raw, &presets, reader);
                     }

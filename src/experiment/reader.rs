@@ -207,6 +207,13 @@ pub(super) fn tuple(raw: &str) -> RonResult<Vec<&str>> {
     Ok(parts)
 }
 
+/// Takes `(a, b)` as the fields `names` in their order. Only for two or three: longer lists want names.
+pub(super) fn in_order<'t>(raw: &'t str, names: &[&'static str]) -> Option<Vec<Field<'t>>> {
+    let values = tuple(raw).ok()?;
+    let fits = (2..=3).contains(&names.len()) && values.len() == names.len();
+    fits.then(|| names.iter().copied().zip(values).collect())
+}
+
 /// Splits `word(rest)` or `word` into the word and what follows it.
 pub(super) fn word_and_rest(raw: &str) -> (&str, &str) {
     let end = raw

@@ -222,7 +222,7 @@ pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
 /// Memory of weights, training and cache.
 fn memory(experiment: &Experiment, shape: &DecoderSettings, lines: &mut Vec<String>) {
     let weights = shape.parameters() * FLOAT;
-    let reference = if experiment.learner.kl_weight > 0.0 {
+    let reference = if experiment.needs_reference() {
         format!(", reference policy {}", bytes(weights))
     } else {
         String::new()

@@ -3,10 +3,11 @@
 use bevy_ecs::prelude::*;
 
 use super::pack::{PackedRow, mini_batches, pack_rows};
+use crate::credit::kl::KlController;
 use crate::engine::{
     EngineInbox, EngineLink, EngineRequest, LearnBatch, LearnKnobs, LearnReport, LearnRow,
 };
-use crate::experiment::LearnerSettings;
+use crate::experiment::{KlControl, LearnerSettings};
 use crate::rollout::{Roster, RunSettings, TaskHandle};
 use crate::schedule::{Activity, Cursor, Phase};
 use crate::trajectory::{Advantages, Question, Turns};
@@ -18,6 +19,8 @@ pub struct Updated {
     pub rows: Vec<PackedRow>,
     /// Learning rate.
     pub lr: f32,
+    /// Weight of the KL to the reference.
+    pub kl_weight: f32,
     /// What the update did. The recorder takes it out.
     pub report: Option<LearnReport>,
     /// The step it belongs to.
@@ -50,7 +53,7 @@ pub fn begin_rl(
 ) -> Result {
     if phase.begin(Activity::BeginRl) {
         link.send(EngineRequest::BeginRl {
-            reference: settings.0.learner.kl_weight > 0.0,
+            reference: settings.0.needs_reference(),
         })?;
     }
     if std::mem::take(&mut inbox.begun_rl) {
@@ -93,6 +96,8 @@ pub fn send_update(
     }
     let learner = &experiment.learner;
     let lr = learning_rate(learner, cursor.step);
+    // A weight moved by a controller is part of the cursor, so that a resumed run goes on with it.
+    let kl_weight = cursor.kl_weight.map_or(learner.kl_weight, |w| w as f32);
     let batch = LearnBatch {
         rows: rows
             .iter()
@@ -118,7 +123,14 @@ pub fn send_update(
             } else {
                 f32::INFINITY
             },
-            kl_weight: learner.kl_weight,
+            kl_weight,
+            kl_kind: learner.kl_kind,
+            policy_loss: learner.policy_loss,
+            aggregation: learner.aggregation,
+            entropy_weight: learner.entropy_weight,
+            importance: learner.importance,
+            micro_batch: learner.micro_batch,
+            address: (experiment.seed, cursor.step),
             lr,
             betas: learner.betas,
             eps: learner.eps,
@@ -130,6 +142,7 @@ pub fn send_update(
     *updated = Updated {
         rows,
         lr,
+        kl_weight,
         report: None,
         step: cursor.step,
     };
@@ -141,17 +154,43 @@ pub fn send_update(
 pub fn take_update_in(
     mut phase: ResMut<Phase>,
     mut cursor: ResMut<Cursor>,
+    settings: Res<RunSettings>,
     mut inbox: ResMut<EngineInbox>,
     mut updated: ResMut<Updated>,
 ) {
     let Some(report) = inbox.learned.take() else {
         return;
     };
+    let learner = &settings.0.learner;
+    cursor.kl_weight = next_kl_weight(learner, cursor.kl_weight, &report, updated.rows.len());
     updated.report = Some(report);
     cursor.step += 1;
     if phase.waits_in(Activity::Learning) {
         phase.done = true;
     }
+}
+
+/// The weight of the KL after an update with `rows` rows; `None` if no controller moves it.
+fn next_kl_weight(
+    settings: &LearnerSettings,
+    now: Option<f64>,
+    report: &LearnReport,
+    rows: usize,
+) -> Option<f64> {
+    let KlControl::Adaptive(aim) = settings.kl_control else {
+        return None;
+    };
+    let mut controller = KlController::Adaptive {
+        weight: now.unwrap_or(f64::from(settings.kl_weight)),
+        target: f64::from(aim.target),
+        horizon: f64::from(aim.horizon),
+    };
+    let learned = report.mini_batches.iter().filter(|mini| mini.tokens > 0);
+    let kls: Vec<f64> = learned.map(|mini| mini.kl_loss).collect();
+    if !kls.is_empty() {
+        controller.update(kls.iter().sum::<f64>() / kls.len() as f64, rows as u64);
+    }
+    Some(controller.weight())
 }
 
 #[cfg(test)]
@@ -171,5 +210,46 @@ mod tests {
         assert_eq!(learning_rate(&settings, 0), 0.5);
         assert_eq!(learning_rate(&settings, 2), 1.0);
         assert!((learning_rate(&settings, 10) - 0.1).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_weight_of_the_kl_follows_its_target_only_if_it_is_asked_to() {
+        use crate::engine::MiniBatchReport;
+        use crate::experiment::KlAim;
+        let mut settings = Experiment::default().learner;
+        settings.kl_weight = 0.5;
+        let mini = |kl_loss| MiniBatchReport {
+            tokens: 3,
+            kl_loss,
+            ..MiniBatchReport::default()
+        };
+        let report = LearnReport {
+            mini_batches: vec![mini(0.3), mini(0.5), MiniBatchReport::default()],
+            ..LearnReport::default()
+        };
+        assert_eq!(next_kl_weight(&settings, None, &report, 50), None);
+        settings.kl_control = KlControl::Adaptive(KlAim {
+            target: 0.25,
+            horizon: 100.0,
+        });
+        // The KL is 0.4, above the target by more than a fifth: half a fifth more weight.
+        let next = next_kl_weight(&settings, None, &report, 50).unwrap_or_default();
+        assert!((next - 0.55).abs() < 1e-12, "{next}");
+        let again = next_kl_weight(&settings, Some(next), &report, 50).unwrap_or_default();
+        assert!((again - 0.605).abs() < 1e-12, "{again}");
+    }
+
+    #[test]
+    fn a_checkpoint_keeps_a_moved_weight_and_one_without_it_is_read() {
+        let plain = Cursor::default();
+        let text = serde_json::to_string(&plain).unwrap_or_default();
+        assert!(!text.contains("kl_weight"), "{text}");
+        assert_eq!(serde_json::from_str::<Cursor>(&text).ok(), Some(plain));
+        let moved = Cursor {
+            kl_weight: Some(0.1 + 0.2),
+            ..plain
+        };
+        let text = serde_json::to_string(&moved).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<Cursor>(&text).ok(), Some(moved));
     }
 }

@@ -31,7 +31,7 @@ pub enum RecordError {
     },
     /// The folder holds no run.
     #[error(
-        "{path:?} is not a run folder: {missing}; a run folder is what `palimpsest train` makes, and it holds events.jsonl"
+        "{path:?} is not a run folder: {missing}; a run folder is what `palimpsest --experiment FILE` makes, and it holds events.jsonl"
     )]
     NotARun {
         /// The folder.

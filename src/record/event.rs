@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::TokenRef;
+use crate::credit::signal::DeadGroup;
 use crate::engine::MiniBatchReport;
 pub use crate::eval::Evaluation;
 use crate::trajectory::{Action, FormatRule, Outcome, Purpose, StopReason, TrajectoryId};
@@ -121,6 +122,15 @@ pub enum Event {
         /// One entry a mini-batch.
         mini_batches: Vec<MiniBatchReport>,
     },
+    /// Groups of an update gave no gradient.
+    SignalMissing {
+        /// RL step.
+        step: u32,
+        /// Groups of the step.
+        groups: u32,
+        /// Those without a gradient, and why.
+        dead: Vec<DeadGroup>,
+    },
     /// The policy was measured.
     Evaluated(Evaluation),
     /// Something went wrong that the user should know of; the run goes on.
@@ -149,7 +159,7 @@ pub enum Event {
 
 impl Event {
     /// Every kind, as it stands in the file.
-    pub const KINDS: [&'static str; 14] = [
+    pub const KINDS: [&'static str; 15] = [
         "run_started",
         "run_resumed",
         "cold_start_step",
@@ -160,6 +170,7 @@ impl Event {
         "trajectory_terminated",
         "credit_assigned",
         "learned",
+        "signal_missing",
         "evaluated",
         "trouble_found",
         "checkpoint_saved",
@@ -195,8 +206,15 @@ pub struct MemoryCredit {
     pub turn: u32,
     /// P(gold | question, notes).
     pub p_memory: f32,
-    /// P(gold | everything up to and including these notes).
-    pub p_full: f32,
+    /// P(gold | everything up to and including these notes), if the credit asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_full: Option<f32>,
+    /// P(gold | question, notes of the round before), if the credit asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_previous: Option<f32>,
+    /// P(gold | question, empty notes), if the credit asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_empty: Option<f32>,
     /// What credit is assigned from.
     pub reward: f32,
     /// A_M,t: added to the tokens of these notes.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::names;
-use crate::engine::{MiniBatchReport, SupervisedReport};
+use crate::engine::{MiniBatchReport, Mismatch, SupervisedReport};
 use crate::trajectory::{FormatRule, StopReason};
 
 /// The numbers of a step. Every name stands in [`super::METRICS`].
@@ -76,6 +76,25 @@ impl Metrics {
         mean("actor/entropy", |m| m.entropy);
         mean("actor/kl_loss", |m| m.kl_loss);
         mean("actor/grad_norm", |m| m.grad_norm);
+    }
+
+    /// Sets the `mismatch/*` numbers of an update with importance weights.
+    pub fn set_mismatch(&mut self, mismatch: &Mismatch) {
+        let numbers = [
+            ("rollout_is_mean", mismatch.weight_mean),
+            ("rollout_is_eff_sample_size", mismatch.effective_share),
+            ("rollout_is_veto_fraction", mismatch.veto_share),
+            ("rollout_is_masked_fraction", mismatch.masked_share),
+            ("rollout_is_seq_masked_fraction", mismatch.masked_rows),
+            ("mismatch_kl", mismatch.kl),
+            ("mismatch_k3_kl", mismatch.k3),
+            ("mismatch_training_ppl", mismatch.learner_perplexity),
+            ("mismatch_rollout_ppl", mismatch.engine_perplexity),
+            ("mismatch_log_ppl_diff", mismatch.log_perplexity_gap),
+        ];
+        for (name, value) in numbers {
+            self.set(format!("mismatch/{name}"), value);
+        }
     }
 
     /// Sets the `cold_start/*` numbers of a supervised step.

@@ -15,7 +15,7 @@ mod names;
 mod palette;
 mod progress;
 mod reader;
-mod report;
+pub(crate) mod report;
 mod summary;
 mod tensorboard;
 mod tokens;

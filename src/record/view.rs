@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Evaluation, Event, MemoryCredit, Metrics, Recorded, RunStatus, TokenRef, TurnEvent};
+use crate::credit::signal::DeadGroup;
 use crate::engine::MiniBatchReport;
 use crate::trajectory::{Outcome, Purpose, StopReason, TrajectoryId};
 
@@ -31,6 +32,8 @@ pub struct RunView {
     pub cold_start: Vec<ColdStartPoint>,
     /// What each update did, by RL step.
     pub updates: BTreeMap<u32, Vec<MiniBatchReport>>,
+    /// Groups that gave no gradient, by RL step.
+    pub silent: BTreeMap<u32, Vec<DeadGroup>>,
     /// Every metric: (step, value) in order.
     pub series: BTreeMap<String, Vec<(u32, f64)>>,
     /// The questions that were kept.
@@ -202,6 +205,9 @@ impl RunView {
             Event::Learned { step, mini_batches } => {
                 self.done(*step, 0);
                 self.updates.insert(*step, mini_batches.clone());
+            }
+            Event::SignalMissing { step, dead, .. } => {
+                self.silent.insert(*step, dead.clone());
             }
             Event::Evaluated(row) => self.evaluations.push(*row),
             Event::TroubleFound { id, what } => self.troubles.push(Trouble {

@@ -5,6 +5,7 @@
 
 mod answer;
 mod memory;
+mod plan;
 
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
@@ -12,7 +13,7 @@ use bevy_ecs::prelude::*;
 use crate::schedule::{PalimpsestSystems, stop_on_error};
 
 pub use answer::outcome_of;
-pub use memory::{memory_rewards_of, memory_score_request};
+pub use plan::{MemoryScorePlan, joined_first_alias, plan_memory_scores};
 
 /// Wires the systems of rewards.
 pub fn plugin(app: &mut App) {

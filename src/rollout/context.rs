@@ -146,6 +146,7 @@ mod tests {
             prompt_ids: vec![1, 2],
             gold_text: String::new(),
             gold_ids: Vec::new(),
+            gold_answers: Vec::new(),
             answer_prefix_ids: Vec::new(),
             documents: Vec::new(),
         }

@@ -23,14 +23,13 @@ pub use context::{Context, ForcedIds, next_context, notes_content_ids, notes_ids
 pub use protocol::{ParsedTurn, parse_turn, stop_strings};
 pub use spawn::draw_training_questions;
 pub use state::{
-    Backlog, EvaluationEntry, Order, RolloutClock, Roster, RunSettings, TaskHandle, View, alive,
+    Backlog, EvaluationEntry, Order, Roster, RunSettings, TaskHandle, Temperature, View,
 };
 
 /// Wires the systems of rollouts.
 pub fn plugin(app: &mut App) {
     app.init_resource::<Backlog>()
         .init_resource::<Roster>()
-        .init_resource::<RolloutClock>()
         .add_message::<TrajectorySpawned>()
         .add_message::<TurnGenerated>()
         .add_message::<NotesWritten>()

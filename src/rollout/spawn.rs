@@ -1,13 +1,10 @@
 //! Draws the questions of a step and spawns their rollouts while there is room.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bevy_ecs::prelude::*;
 
-use super::state::{
-    Backlog, Order, RolloutClock, Roster, RunSettings, TaskHandle, Temperature, View,
-};
+use super::state::{Backlog, Order, Roster, RunSettings, TaskHandle, Temperature, View};
 use crate::experiment::Experiment;
 use crate::random::{Domain, stream};
 use crate::schedule::{Activity, Cursor, Phase};
@@ -83,7 +80,6 @@ pub fn spawn_trajectories(
     settings: Res<RunSettings>,
     mut backlog: ResMut<Backlog>,
     mut roster: ResMut<Roster>,
-    mut clock: ResMut<RolloutClock>,
     groups: Query<(Entity, &Group)>,
     mut spawned: MessageWriter<TrajectorySpawned>,
 ) {
@@ -101,7 +97,6 @@ pub fn spawn_trajectories(
         let Some(order) = backlog.0.pop_front() else {
             return;
         };
-        clock.0.get_or_insert_with(Instant::now);
         let key = Group {
             step: order.id.step,
             purpose: order.id.purpose,

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use bevy_ecs::prelude::*;
 
@@ -80,16 +79,6 @@ pub struct Roster {
     pub alive: usize,
 }
 
-/// When the rollouts of the phase began.
-#[derive(Resource, Debug, Default)]
-pub struct RolloutClock(pub Option<Instant>);
-
 /// Sampling temperature of a trajectory.
 #[derive(Component, Clone, Copy, Debug, PartialEq)]
 pub struct Temperature(pub f32);
-
-/// Run condition: some trajectory is not over.
-#[must_use]
-pub fn alive(roster: Res<Roster>) -> bool {
-    roster.alive > 0
-}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::control::SavedAt;
 use super::recorder::{Recorder, RunClock};
+use crate::credit::memory::MemoryCreditState;
 use crate::engine::{EngineInbox, EngineLink, EngineRequest, EngineSeconds};
 use crate::record::{Event, write_atomic};
 use crate::schedule::{Activity, Cursor, Phase};
@@ -22,6 +23,9 @@ pub struct CheckpointState {
     pub cursor: Cursor,
     /// The event that records this checkpoint: later ones are void after a resume.
     pub from_seq: u64,
+    /// What memory credit keeps from step to step.
+    #[serde(default)]
+    pub credit: MemoryCreditState,
     /// Wall seconds spent so far, by activity.
     pub wall_seconds: BTreeMap<String, f64>,
 }
@@ -60,6 +64,7 @@ pub fn commit_checkpoint(
     mut saved: ResMut<SavedAt>,
     seconds: Res<EngineSeconds>,
     clock: Res<RunClock>,
+    credit: Res<MemoryCreditState>,
 ) -> Result {
     if inbox.saved.take().is_none() {
         return Ok(());
@@ -75,6 +80,7 @@ pub fn commit_checkpoint(
     } else {
         let state = CheckpointState {
             cursor: *cursor,
+            credit: credit.clone(),
             from_seq: recorder.writer.next_seq(),
             wall_seconds: clock.seconds.clone(),
         };

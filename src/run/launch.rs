@@ -10,6 +10,7 @@ use bevy_ecs::error::{ContextExt as _, Result};
 use super::checkpoint::{CHECKPOINT_FILE, CheckpointState};
 use super::control::SavedAt;
 use super::recorder::{Recorder, RunClock};
+use crate::credit::memory::MemoryCreditState;
 use crate::engine::{EngineLink, Lockstep};
 use crate::experiment::Experiment;
 use crate::record::{Event, RecordWriter, RunFolder, RunStart, RunStatus};
@@ -39,6 +40,8 @@ pub struct Launch {
     pub recorder: Recorder,
     /// How far an earlier process came.
     pub cursor: Cursor,
+    /// What memory credit had kept by then.
+    pub credit: MemoryCreditState,
     /// Whether that was read from a checkpoint.
     pub resumed: bool,
     /// What earlier processes spent.
@@ -109,8 +112,8 @@ impl Started {
             }
         };
         let resumed = state.is_some();
-        let (cursor, seconds) = state
-            .map(|saved| (saved.cursor, saved.wall_seconds))
+        let (cursor, credit, seconds) = state
+            .map(|saved| (saved.cursor, saved.credit, saved.wall_seconds))
             .unwrap_or_default();
         let recorder = Recorder::new(folder, writer, keep);
         let launch = Launch {
@@ -118,6 +121,7 @@ impl Started {
             task,
             recorder,
             cursor,
+            credit,
             resumed,
             seconds,
         };
@@ -170,6 +174,7 @@ pub fn build_app(
         task,
         recorder,
         cursor,
+        credit,
         resumed,
         seconds,
     } = launch;
@@ -184,6 +189,7 @@ pub fn build_app(
         .insert_resource(TaskHandle::new(task))
         .insert_resource(recorder)
         .insert_resource(cursor)
+        .insert_resource(credit)
         .insert_resource(SavedAt(resumed.then_some(cursor)))
         .insert_resource(RunClock::from_seconds(seconds))
         .insert_resource(Phase::new(Activity::Starting))

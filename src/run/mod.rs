@@ -3,6 +3,7 @@
 //!
 //! Reads everything; writes the phase, the record and checkpoints.
 
+mod audit;
 mod checkpoint;
 mod control;
 mod launch;
@@ -36,6 +37,8 @@ pub fn plugin(app: &mut App) {
                     recorder::record_tool_results.pipe(stop_on_error),
                     recorder::record_endings.pipe(stop_on_error),
                     recorder::record_cold_start.pipe(stop_on_error),
+                    audit::audit_update.pipe(stop_on_error),
+                    audit::explain_silence.pipe(stop_on_error),
                     recorder::record_update.pipe(stop_on_error),
                     recorder::record_evaluation.pipe(stop_on_error),
                     recorder::record_trouble.pipe(stop_on_error),

@@ -19,10 +19,6 @@ use crate::trajectory::{
     TrajectorySpawned, TrajectoryTerminated, TroubleFound, TurnGenerated, TurnState, Turns,
 };
 
-/// Largest |ratio - 1| on the first mini-batch of a step before it counts as trouble: sampled and
-/// learner's log-probs come from the same weights.
-const RATIO_GAP: f64 = 1e-2;
-
 /// The run folder and its writer.
 #[derive(Resource)]
 pub struct Recorder {
@@ -273,7 +269,6 @@ pub fn record_update(
     settings: Res<RunSettings>,
     roster: Res<Roster>,
     seconds: Res<EngineSeconds>,
-    mut trouble: MessageWriter<TroubleFound>,
     mut news: ResMut<News>,
     trajectories: Query<(
         &Turns,
@@ -326,6 +321,8 @@ pub fn record_update(
                 turn: reward.turn,
                 p_memory: reward.p_memory,
                 p_full: reward.p_full,
+                p_previous: reward.p_previous,
+                p_empty: reward.p_empty,
                 reward: reward.reward,
                 advantage: advantages
                     .memory
@@ -349,22 +346,15 @@ pub fn record_update(
         step,
         mini_batches: report.mini_batches.clone(),
     })?;
-    if let Some(gap) = report
-        .mini_batches
-        .first()
-        .map(|first| first.ratio_gap)
-        .filter(|gap| *gap > RATIO_GAP)
-    {
-        trouble.write(TroubleFound {
-            id: None,
-            what: format!(
-                "step {step}: before its first update the learner disagrees with the sampler: |ratio - 1| is {gap:.4}, but both use the same weights, so it must stay under {RATIO_GAP}"
-            ),
-        });
-    }
     let mut metrics = sums.metrics();
     metrics.set_update(&report.mini_batches);
     metrics.set("actor/lr", f64::from(updated.lr));
+    if updated.kl_weight > 0.0 {
+        metrics.set("actor/kl_coef", f64::from(updated.kl_weight));
+    }
+    if let Some(mismatch) = &report.mismatch {
+        metrics.set_mismatch(mismatch);
+    }
     metrics.set("training/global_step", f64::from(step));
     metrics.set("timing_s/gen", seconds.generate - clock.taken.generate);
     metrics.set("timing_s/adv", seconds.score - clock.taken.score);
@@ -476,7 +466,13 @@ impl StepSums {
         let rewards = column(|credit| credit.reward);
         let advantages = column(|credit| credit.advantage);
         metrics.set_mean("memory/p_memory", &column(|credit| credit.p_memory));
-        metrics.set_mean("memory/p_full", &column(|credit| credit.p_full));
+        let known = |of: fn(&MemoryCredit) -> Option<f32>| -> Vec<f64> {
+            let values = self.memory.iter().filter_map(of);
+            values.map(f64::from).collect()
+        };
+        metrics.set_mean("memory/p_full", &known(|credit| credit.p_full));
+        metrics.set_mean("memory/p_previous", &known(|credit| credit.p_previous));
+        metrics.set_mean("memory/p_empty", &known(|credit| credit.p_empty));
         for (name, values) in [
             ("memory/reward", &rewards),
             ("memory/advantage", &advantages),

@@ -283,6 +283,7 @@ mod tests {
             prompt_ids: Vec::new(),
             gold_text: String::new(),
             gold_ids: Vec::new(),
+            gold_answers: Vec::new(),
             answer_prefix_ids: Vec::new(),
             documents: vec![(
                 "capital of Peru".into(),

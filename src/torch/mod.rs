@@ -12,6 +12,7 @@ mod decoder;
 mod generate;
 mod learn;
 pub mod loss;
+mod micro;
 mod muon;
 mod optimizer;
 mod sample;
@@ -141,7 +142,8 @@ impl Engine for TorchEngine {
     }
 
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
-        guarded(|| score::score(&self.decoder, requests))
+        let reference = self.training.reference.as_ref();
+        guarded(|| score::score_under(&self.decoder, reference, requests))
     }
 
     fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tch::{Kind, Tensor};
 
-use crate::engine::{EngineError, ScoreRequest, Scored};
+use crate::engine::{EngineError, ScoreRequest, Scored, Weights};
 use crate::trajectory::TokenId;
 
 use super::batch::{check_ids, check_temperature, chunks, heat, padded, picked};
@@ -23,11 +23,38 @@ struct Layout {
     wanted: Vec<(usize, TokenId)>,
 }
 
-/// See [`crate::engine::Engine::score`]. Equal requests are computed once.
-pub(super) fn score(
-    decoder: &Decoder,
+/// See [`crate::engine::Engine::score`]: every request under the weights that it names.
+pub(super) fn score_under(
+    policy: &Decoder,
+    reference: Option<&Decoder>,
     requests: &[ScoreRequest],
 ) -> Result<Vec<Scored>, EngineError> {
+    let (frozen, current): (Vec<_>, Vec<_>) = requests
+        .iter()
+        .cloned()
+        .partition(|request| request.under == Weights::Reference);
+    let Some(first) = frozen.first() else {
+        return score(policy, requests);
+    };
+    let reference = reference.ok_or_else(|| {
+        EngineError::BadRequest(format!(
+            "scoring trajectory {}: the reference policy is asked for, but none was frozen",
+            first.id
+        ))
+    })?;
+    let mut frozen = score(reference, &frozen)?.into_iter();
+    let mut current = score(policy, &current)?.into_iter();
+    Ok(requests
+        .iter()
+        .filter_map(|request| match request.under {
+            Weights::Reference => frozen.next(),
+            Weights::Policy => current.next(),
+        })
+        .collect())
+}
+
+/// Equal requests are computed once.
+fn score(decoder: &Decoder, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
     for request in requests {
         check(decoder, request)?;
     }

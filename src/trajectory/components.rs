@@ -99,8 +99,17 @@ pub struct Objective {
 #[derive(Component, Clone, Debug)]
 pub struct Question(pub Arc<QuestionData>);
 
+/// One way to write a sub-answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GoldAlias {
+    /// Its part of the joined gold answer.
+    pub ids: Vec<TokenId>,
+    /// What of it has to be found out, without the words that the question gives.
+    pub value_ids: Vec<TokenId>,
+}
+
 /// The content of a [`Question`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QuestionData {
     /// What is asked, in order.
     pub objectives: Vec<Objective>,
@@ -113,6 +122,10 @@ pub struct QuestionData {
     pub gold_text: String,
     /// Ids of `gold_text`.
     pub gold_ids: Vec<TokenId>,
+    /// For every objective its aliases, the preferred one first; the parts of the preferred ones make
+    /// up `gold_ids`. Empty: the gold answer has no parts.
+    #[serde(default)]
+    pub gold_answers: Vec<Vec<GoldAlias>>,
     /// What stands between the closing memory tag and the first gold token when the gold answer is
     /// scored, e.g. `<think> done</think><answer>`.
     pub answer_prefix_ids: Vec<TokenId>,
@@ -259,7 +272,7 @@ pub struct Outcome {
     pub total_tokens: u32,
 }
 
-/// P(gold | notes) and P(gold | full) of one round.
+/// P(gold | context) of one round, in the contexts that the credit settings compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryReward {
     /// The turn that wrote the notes, from 0; the first round has none.
@@ -267,7 +280,13 @@ pub struct MemoryReward {
     /// P(gold | question, notes).
     pub p_memory: f32,
     /// P(gold | everything up to and including this round's notes).
-    pub p_full: f32,
+    pub p_full: Option<f32>,
+    /// P(gold | question, notes of the round before).
+    pub p_previous: Option<f32>,
+    /// P(gold | question, empty notes).
+    pub p_empty: Option<f32>,
+    /// Tokens between the memory tags.
+    pub notes_tokens: u32,
     /// r_t, what credit is assigned from.
     pub reward: f32,
 }

@@ -40,8 +40,10 @@ pub struct Done {
 
 /// Two RL steps of two groups of three, evaluated on two questions per line.
 pub fn small_experiment() -> Experiment {
-    let mut experiment = Experiment::default();
-    experiment.name = "small".into();
+    let mut experiment = Experiment {
+        name: "small".into(),
+        ..Experiment::default()
+    };
     experiment.cold_start.stages.clear();
     experiment.rollout.groups = 2;
     experiment.rollout.group_size = 3;

@@ -192,7 +192,9 @@ pub fn write_trajectory(
         .map(|turn: u32| MemoryCredit {
             turn,
             p_memory: 0.5 + rewards[turn as usize] / 2.0,
-            p_full: 0.8,
+            p_full: Some(0.8),
+            p_previous: None,
+            p_empty: None,
             reward: rewards[turn as usize],
             advantage: gain * rewards[turn as usize],
         })

@@ -3,6 +3,7 @@
 //! Reads a resolved experiment; adds findings to the log. A rule about a setting that could not be
 //! read stays silent.
 
+mod credit;
 mod lengths;
 mod setup;
 mod training;
@@ -21,6 +22,6 @@ pub(super) fn check(experiment: &Experiment, log: &mut Log) {
     lengths::limits(experiment, shape.as_ref(), log);
     training::cold_start(experiment, shape.as_ref(), log);
     training::learner(experiment, log);
-    training::credit(experiment, log);
+    credit::credit(experiment, log);
     lengths::evaluation(experiment, shape.as_ref(), log);
 }

@@ -1,10 +1,11 @@
-//! Cold start, learner and credit.
+//! Cold start and learner.
 
 use super::Log;
 use super::Severity::{Error, Note};
 use crate::experiment::sizes::LookupTokens;
 use crate::experiment::spec::{
-    ContextKind, CreditSettings, DecoderSettings, Experiment, PolicySettings, TaskKind,
+    Aggregation, DecoderSettings, Experiment, KlControl, KlKind, PolicyLoss, PolicySettings,
+    TaskKind,
 };
 
 pub(super) fn cold_start(experiment: &Experiment, shape: Option<&DecoderSettings>, log: &mut Log) {
@@ -114,6 +115,7 @@ pub(super) fn learner(experiment: &Experiment, log: &mut Log) {
             "every bad token would already be clipped where the update begins",
         );
     }
+    losses(experiment, log);
     if learner.warmup_steps >= learner.steps {
         log.report(
             Note,
@@ -125,42 +127,71 @@ pub(super) fn learner(experiment: &Experiment, log: &mut Log) {
     }
 }
 
-pub(super) fn credit(experiment: &Experiment, log: &mut Log) {
-    let credit = &experiment.credit;
-    if credit.memory && credit.weight() == 0.0 {
+/// Losses whose settings contradict one another.
+fn losses(experiment: &Experiment, log: &mut Log) {
+    let learner = &experiment.learner;
+    let of_rows = matches!(learner.policy_loss, PolicyLoss::Gspo | PolicyLoss::Gmpo);
+    let given = log.places.contains_key("learner.aggregation");
+    if of_rows && given && learner.aggregation != Aggregation::SeqMeanTokenMean {
         log.report(
-            Note,
-            &["credit.weight", "credit"],
-            "credit.weight constant(0)",
-            "`credit: grpo` leaves memory rewards out",
-            "memory rewards are scored at full cost and count nothing",
+            Error,
+            &["learner.aggregation", "learner.policy_loss"],
+            "learner.aggregation with a loss of whole rows",
+            "seq_mean_token_mean, or leave it out",
+            "gspo and gmpo are means over rows, and the aggregation would be passed over",
         );
     }
-    if credit.memory && experiment.rollout.context == ContextKind::Deployed {
+    if let PolicyLoss::ClipCov(tokens) = learner.policy_loss
+        && tokens.lower >= tokens.upper
+    {
         log.report(
-            Note,
-            &["rollout.context", "credit.target", "credit"],
-            "rollout.context deployed with credit.target minus_full",
-            "the target compares notes with the full history, which the policy does not see here",
-            "notes are paid against a view that nobody acts on",
+            Error,
+            &["learner.policy_loss", "learner.policy_loss.lower"],
+            format!("learner.policy_loss.lower {}", tokens.lower),
+            format!("below upper = {}", tokens.upper),
+            "no token could be left out, and clip_cov would be ppo",
         );
     }
-    let plain = CreditSettings::grpo();
-    let unused = [
-        ("credit.threshold", credit.threshold != plain.threshold),
-        ("credit.baseline", credit.baseline != plain.baseline),
-        ("credit.scale", credit.scale != plain.scale),
-        ("credit.weight", credit.weight != plain.weight),
-    ];
-    for (path, changed) in unused {
-        if !credit.memory && changed && log.places.contains_key(path) {
+    if learner.kl_control != KlControl::Fixed {
+        if learner.kl_weight == 0.0 {
             log.report(
-                Note,
-                &[path],
-                format!("{path} is set while credit.memory is false"),
-                "memory: true, or leave it out",
-                "it has no effect",
+                Error,
+                &["learner.kl_control", "learner.kl_weight"],
+                "learner.kl_control adaptive with kl_weight 0",
+                "kl_weight above 0, the weight to begin with",
+                "a weight of 0 stays 0 whatever it is multiplied by",
             );
         }
+        let per_token = matches!(
+            learner.aggregation,
+            Aggregation::TokenMean | Aggregation::SeqMeanTokenMean
+        );
+        if !per_token && !of_rows {
+            log.report(
+                Error,
+                &["learner.kl_control", "learner.aggregation"],
+                "learner.kl_control adaptive with an aggregation that adds tokens up",
+                "token_mean or seq_mean_token_mean",
+                "the target is a KL per token, and sums over rows would be compared with it",
+            );
+        }
+    }
+    if learner.kl_weight > 0.0 && learner.kl_kind == KlKind::K1 {
+        log.report(
+            Note,
+            &["learner.kl_kind", "learner.kl_weight"],
+            "learner.kl_kind k1 in the loss",
+            "k1_straight, k2 or k3",
+            "the gradient of k1 is 0 on average: noise without a pull to the reference",
+        );
+    }
+    if learner.clip_dual > 0.0 && learner.policy_loss != PolicyLoss::Ppo {
+        log.report(
+            Note,
+            &["learner.clip_dual", "learner.policy_loss"],
+            format!("learner.clip_dual {}", learner.clip_dual),
+            "policy_loss: ppo",
+            "dual clip has no effect in other losses",
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! The grammar of credit: one setting a line. Values that are known and not built yet are refused by
-//! name.
+//! name; combinations without sense are refused in `check/credit.rs`.
 
 settings! {
     /// How credit is assigned; one line of the grammar each. As RON: `mempo`, `grpo`, or
-    /// `mempo(threshold: none)` for a preset with changes.
+    /// `mempo(threshold: none)` for a preset with changes. Formulas and sources: `docs/credit_grammar.md`.
     CreditSettings: Copy {
         /// Whether the memory advantage is used at all; false: plain GRPO.
         memory: bool = true;
@@ -17,7 +17,7 @@ settings! {
         answers: Answers = Answers::JoinedFirstAlias;
         /// How much of later rounds' gain a round is paid, from 0 (its own round only).
         discount: f32 = 0.0,
-            where from_to(0.0, 0.0) or "returns over rounds are planned and not built yet";
+            where from_to(0.0, 1.0) or "later rounds would count more than a round's own gain, or against it";
         /// What the memory rewards are compared with.
         baseline: Baseline = Baseline::Pooled;
         /// What the centred memory rewards are divided by.
@@ -42,36 +42,52 @@ settings! {
     presets {
         "mempo" => Self::mempo(),
         "grpo" => Self::grpo(),
+        "mempo_prob" => Self::mempo_prob(),
+        "information_gain" => Self::information_gain(),
+        "infomem" => Self::infomem(),
+        "mgpo" => Self::mgpo(),
+        "himpo" => Self::himpo(),
+        "per_answer" => Self::per_answer(),
+        "unbiased" => Self::unbiased(),
+        "guarded" => Self::guarded(),
+        "placebo" => Self::placebo(),
     }
 }
 
 choice! {
     /// What notes are compared with.
     Target: Copy Eq {
-        /// P(answer after the notes) - P(answer after everything up to that round).
+        /// V(notes) - V(everything up to that round).
         "minus_full" => MinusFull,
+        /// V(notes) - V(notes of the round before): what this round added.
+        "minus_previous" => MinusPrevious,
+        /// V(notes) - V(empty notes): what the notes are worth beyond a guess.
+        "minus_empty" => MinusEmpty,
+        /// V(notes) itself.
+        "absolute" => Absolute,
     }
-    planned { "minus_previous", "minus_empty", "absolute" }
 }
 
 choice! {
     /// The space in which the difference is taken.
-    Space: Copy Eq {
-        /// Probabilities: P is the geometric mean over the answer's tokens.
+    Space: Copy {
+        /// Probabilities: V is the geometric mean over the answer's tokens.
         "prob" => Prob,
+        /// Log-probs: V is their mean, and differences are clipped to -clip..clip.
+        "log" => Log(clip: f32, where above_or_inf(0.0) or "every difference would be clipped to nothing"),
     }
-    planned { "log" }
 }
 
 choice! {
-    /// Which answer tokens take part in P.
+    /// Which answer tokens take part in V.
     Threshold: Copy {
         /// All.
         "none" => Off,
         /// Those whose own probability is above this.
         "own" => Own(p: f32, where from_below(0.0, 1.0) or "no answer token could ever count: every memory reward is 0"),
+        /// Those whose probability is above this in one of the two contexts compared: the same on both sides.
+        "union" => Union(p: f32, where from_below(0.0, 1.0) or "no answer token could ever count: every memory reward is 0"),
     }
-    planned { "union" }
 }
 
 choice! {
@@ -79,30 +95,39 @@ choice! {
     Answers: Copy Eq {
         /// Joined to one text, the first alias of each.
         "joined_first_alias" => JoinedFirstAlias,
+        /// Joined to one text; the best of the texts with one alias exchanged.
+        "joined_max_alias" => JoinedMaxAlias,
+        /// Each on its own slice of the joined text, then the mean of the differences.
+        "per_answer" => PerAnswer,
     }
-    planned { "joined_max_alias", "per_answer" }
 }
 
 choice! {
     /// What memory rewards are compared with.
-    Baseline: Copy Eq {
+    Baseline: Copy {
         /// The mean over all rounds of all rollouts of the question.
         "pooled" => Pooled,
         /// The mean over the same round of all rollouts of the question.
         "per_round" => PerRound,
+        /// The mean over all rounds of the other rollouts of the question.
+        "leave_one_out" => LeaveOneOut,
+        /// The mean over the same round of all rollouts, 0 for those that have ended.
+        "absorbing" => Absorbing,
+        /// A moving average of the same round over the steps before; 0 before there is one.
+        "position_average" => PositionAverage(decay: f32, where from_below(0.0, 1.0) or "the average would never move"),
     }
-    planned { "leave_one_out", "absorbing", "position_average" }
 }
 
 choice! {
     /// What centred rewards are divided by.
-    Scale: Copy Eq {
+    Scale: Copy {
         /// Their standard deviation.
         "std" => Std,
+        /// Their standard deviation, but at least this.
+        "std_floor" => StdFloor(least: f32, where above(0.0) or "it would be no floor"),
         /// Nothing.
         "none" => Off,
     }
-    planned { "std_floor" }
 }
 
 choice! {
@@ -110,8 +135,13 @@ choice! {
     Gate: Copy Eq {
         /// Always.
         "none" => Off,
+        /// Where the outcome advantage is not negative.
+        "sign" => Sign,
+        /// Where the answer was right.
+        "success" => Success,
+        /// Where the outcomes of the group differ.
+        "group_spread" => GroupSpread,
     }
-    planned { "sign", "success", "group_spread" }
 }
 
 choice! {
@@ -119,17 +149,48 @@ choice! {
     Weight: Copy {
         /// The same in every step.
         "constant" => Constant(factor: f32, where at_least(0.0) or "good notes would be punished"),
+        /// From one factor to another over the first steps, then the second.
+        "linear" => Linear(schedule: LinearSettings),
     }
-    planned { "linear" }
+}
+
+settings! {
+    /// A weight that moves with the steps, as `linear(from: 1.0, to: 0.0, steps: 20)` or `linear(1.0, 0.0, 20)`.
+    LinearSettings: Copy {
+        /// At the first step.
+        from: f32 = 1.0,
+            where at_least(0.0) or "good notes would be punished";
+        /// At the end.
+        to: f32 = 0.0,
+            where at_least(0.0) or "good notes would be punished";
+        /// How long it takes.
+        steps: u32 = 20, unit "steps",
+            where at_least(1.0) or "it would never be `from`";
+    }
 }
 
 choice! {
     /// What notes cost by length.
-    Length: Copy Eq {
+    Length: Copy {
         /// Nothing.
         "none" => Off,
+        /// A fixed price: reward - beta * length / budget.
+        "price" => Price(of: PriceSettings),
+        /// A price that rises while the mean length is over so many tokens, and falls while it is under.
+        "budget" => Budget(tokens: f32, where above(0.0) or "no note could keep it"),
     }
-    planned { "price", "budget" }
+}
+
+settings! {
+    /// What a token of notes costs, as `price(beta: 0.05, budget: 60.0)` or `price(0.05, 60.0)`.
+    PriceSettings: Copy {
+        /// What notes as long as the budget cost.
+        beta: f32 = 0.05, unit "reward",
+            where above(0.0) or "notes would cost nothing, or be paid by length";
+        /// Length that costs beta.
+        budget: f32 = 60.0, unit "tokens",
+            where above(0.0) or "a price per budget needs a budget";
+    }
 }
 
 choice! {
@@ -137,8 +198,9 @@ choice! {
     Support: Copy Eq {
         /// No.
         "off" => Off,
+        /// Yes: no gain where the notes hold an answer that no observation has shown so far.
+        "on" => On,
     }
-    planned { "on" }
 }
 
 choice! {
@@ -146,8 +208,10 @@ choice! {
     Scorer: Copy Eq {
         /// The policy itself, as it is in this step.
         "policy" => Policy,
+        /// The policy as it was at the start of RL.
+        "frozen" => Frozen,
     }
-    planned { "frozen", "average" }
+    planned { "average" }
 }
 
 choice! {
@@ -155,8 +219,9 @@ choice! {
     First: Copy Eq {
         /// Nothing: there was nothing to note yet.
         "skip" => Skip,
+        /// V(notes) - V(empty notes).
+        "minus_empty" => MinusEmpty,
     }
-    planned { "minus_empty" }
 }
 
 choice! {
@@ -164,6 +229,7 @@ choice! {
     Placebo: Copy Eq {
         /// None.
         "off" => Off,
+        /// Notes are paid for the gold answer of another question of the step. Outcomes stay as they are.
+        "shuffled_gold" => ShuffledGold,
     }
-    planned { "shuffled_gold" }
 }

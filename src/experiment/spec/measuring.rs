@@ -58,5 +58,20 @@ settings! {
         keep_checkpoints: u32 = 0, unit "checkpoints";
         /// Trajectories of each step whose text and tokens are kept; 0: all.
         trajectories: u32 = 0, unit "trajectories";
+        /// What a fault of the credit audit does. Every update is audited: weights, masks and
+        /// log-probs against what was sampled and declared.
+        audit: Audit = Audit::Stop;
+    }
+}
+
+choice! {
+    /// What a fault of the credit audit does.
+    Audit: Copy Eq {
+        /// The run stops; the update is not saved.
+        "stop" => Stop,
+        /// It is recorded as trouble, and the run goes on.
+        "warn" => Warn,
+        /// Nothing is audited.
+        "off" => Off,
     }
 }

@@ -2,10 +2,12 @@
 
 mod credit;
 mod experiment;
+mod loss;
 mod measuring;
 mod training;
 
 pub use credit::*;
 pub use experiment::*;
+pub use loss::*;
 pub use measuring::*;
 pub use training::*;

@@ -1,5 +1,7 @@
 //! How the policy comes to act and to learn: cold start, rollouts, rewards and updates.
 
+use super::{Aggregation, Importance, KlControl, KlInReward, KlKind, PolicyLoss};
+
 settings! {
     /// The supervised stage: stages one after the other, with one optimizer.
     ColdStartSettings {
@@ -195,5 +197,22 @@ settings! {
         /// Weight of the KL to the policy at the start of RL; 0: off.
         kl_weight: f32 = 0.0,
             where at_least(0.0) or "the policy would be driven away from where it began";
+        /// How that KL is estimated.
+        kl_kind: KlKind = KlKind::K3;
+        /// Who decides its weight.
+        kl_control: KlControl = KlControl::Fixed;
+        /// KL as a cost on rewards.
+        kl_in_reward: KlInReward = KlInReward::Off;
+        /// The loss of a token.
+        policy_loss: PolicyLoss = PolicyLoss::Ppo;
+        /// How the losses of tokens become one number.
+        aggregation: Aggregation = Aggregation::TokenMean;
+        /// Weight of the entropy of the policy, which is rewarded; 0: off.
+        entropy_weight: f32 = 0.0,
+            where at_least(0.0) or "the policy would be paid to lose its spread";
+        /// Weights between the engine that sampled and the learner.
+        importance: Importance = Importance::Off;
+        /// Most rows computed at once; 0: as many as fit. Changes no result beyond rounding.
+        micro_batch: u32 = 0, unit "rows";
     }
 }

@@ -18,16 +18,18 @@ const MOST_DOTS: usize = 40;
 const LABEL_GAP: f64 = 13.0;
 
 /// A line to draw: label, colour class, (step, value).
-pub(super) struct Line {
+pub(crate) struct Line {
     pub label: String,
     pub class: &'static str,
     pub points: Vec<(u32, f64)>,
+    /// Around the points, where the true value lies: (step, low, high). Empty: no band.
+    pub band: Vec<(u32, f64, f64)>,
 }
 
 /// A chart to draw.
-pub(super) struct Plan {
-    pub title: &'static str,
-    pub caption: &'static str,
+pub(crate) struct Plan {
+    pub title: String,
+    pub caption: String,
     pub unit: &'static str,
     pub steps: &'static str,
     /// Shares and probabilities keep the whole range from 0 to 1.
@@ -37,9 +39,9 @@ pub(super) struct Plan {
 
 /// A chart with everything in its place.
 #[derive(Debug, Serialize)]
-pub(super) struct Chart {
-    title: &'static str,
-    caption: &'static str,
+pub(crate) struct Chart {
+    title: String,
+    caption: String,
     unit: &'static str,
     steps: &'static str,
     /// What the picture shows, in words.
@@ -66,6 +68,8 @@ struct Placed {
     label: String,
     class: &'static str,
     path: String,
+    /// A closed path, empty without a band.
+    band: String,
     dots: Vec<Dot>,
     end_x: f64,
     end_y: f64,
@@ -81,13 +85,17 @@ struct Dot {
 
 impl Plan {
     /// Lays the chart out; none if there is nothing to draw.
-    pub(super) fn place(self) -> Option<Chart> {
+    pub(crate) fn place(self) -> Option<Chart> {
         let lines: Vec<Line> = self.lines.into_iter().filter_map(Line::finite).collect();
         let all = || lines.iter().flat_map(|line| line.points.iter());
         let first_step = f64::from(all().map(|p| p.0).min()?);
         let last_step = f64::from(all().map(|p| p.0).max()?);
-        let low = all().map(|p| p.1).fold(f64::INFINITY, f64::min);
-        let high = all().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
+        let ends = || {
+            let bands = lines.iter().flat_map(|line| line.band.iter());
+            all().map(|p| p.1).chain(bands.flat_map(|b| [b.1, b.2]))
+        };
+        let low = ends().fold(f64::INFINITY, f64::min);
+        let high = ends().fold(f64::NEG_INFINITY, f64::max);
         let (low, high, gap) = if self.share && low >= 0.0 && high <= 1.0 {
             (0.0, 1.0, 0.25)
         } else {
@@ -109,14 +117,15 @@ impl Plan {
         });
         let x_ticks = tick_steps(first_step as u32, last_step as u32);
         let summary = lines.iter().map(Line::in_words).collect::<Vec<_>>();
-        let mut placed: Vec<Placed> = lines.iter().map(|l| l.place(x, y)).collect();
+        let mut placed: Vec<Placed> = lines.iter().map(|l| l.place(&x, &y)).collect();
         part_labels(&mut placed, TOP + 4.0, bottom);
+        let summary = format!("{}: {}", self.title, summary.join("; "));
         Some(Chart {
             title: self.title,
             caption: self.caption,
             unit: self.unit,
             steps: self.steps,
-            summary: format!("{}: {}", self.title, summary.join("; ")),
+            summary,
             width: WIDTH,
             height: HEIGHT,
             left: LEFT,
@@ -139,6 +148,7 @@ impl Line {
     /// Leaves out what cannot be drawn; thins a long line to means of neighbours.
     fn finite(mut self) -> Option<Self> {
         self.points.retain(|p| p.1.is_finite());
+        self.band.retain(|b| b.1.is_finite() && b.2.is_finite());
         let bucket = self.points.len().div_ceil(MOST_PLACES).max(1);
         if bucket > 1 {
             let mean = |chunk: &[(u32, f64)]| {
@@ -173,6 +183,20 @@ impl Line {
         }
     }
 
+    /// Forth along the upper edge, back along the lower one.
+    fn place_band(&self, x: impl Fn(u32) -> f64, y: impl Fn(f64) -> f64) -> String {
+        if self.band.len() < 2 {
+            return String::new();
+        }
+        let upper = self.band.iter().map(|b| (x(b.0), y(b.2)));
+        let lower = self.band.iter().rev().map(|b| (x(b.0), y(b.1)));
+        let places: Vec<String> = upper
+            .chain(lower)
+            .map(|(x, y)| format!("{x} {y}"))
+            .collect();
+        format!("M{} Z", places.join(" L"))
+    }
+
     fn place(&self, x: impl Fn(u32) -> f64, y: impl Fn(f64) -> f64) -> Placed {
         let places: Vec<(f64, f64)> = self.points.iter().map(|p| (x(p.0), y(p.1))).collect();
         let path: Vec<String> = places.iter().map(|(x, y)| format!("{x} {y}")).collect();
@@ -195,6 +219,7 @@ impl Line {
             ),
             class: self.class,
             path: format!("M{}", path.join(" L")),
+            band: self.place_band(&x, &y),
             dots,
             end_x,
             end_y,
@@ -232,10 +257,11 @@ mod tests {
             label: "full".into(),
             class: "a",
             points,
+            band: Vec::new(),
         };
         Plan {
-            title: "Reward",
-            caption: "",
+            title: "Reward".into(),
+            caption: String::new(),
             unit: "reward",
             steps: "step",
             share,

@@ -102,8 +102,8 @@ pub(super) fn sections(view: &RunView) -> Vec<Section> {
 
 fn plain(title: &'static str, unit: &'static str, caption: &'static str, lines: Vec<Line>) -> Plan {
     Plan {
-        title,
-        caption,
+        title: title.to_owned(),
+        caption: caption.to_owned(),
         unit,
         steps: "RL step",
         share: false,
@@ -123,6 +123,7 @@ fn line(label: &str, class: &'static str, points: Vec<(u32, f64)>) -> Line {
         label: label.to_owned(),
         class,
         points,
+        band: Vec::new(),
     }
 }
 

@@ -3,11 +3,11 @@
 //! Reads a run folder (events, metrics, tokens, vocabulary, summary), lays numbers and words out,
 //! and fills the template `assets/report/report.html`, which escapes every text.
 
-mod chart;
+pub(crate) mod chart;
 mod choose;
 mod curves;
 mod diff;
-mod numbers;
+pub(crate) mod numbers;
 mod story;
 mod table;
 mod tokens;

@@ -47,7 +47,7 @@ pub(super) fn tick_label(value: f64, gap: f64) -> String {
 }
 
 /// A number with three digits that matter.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let size = value.abs();
     match size {
         _ if !value.is_finite() => value.to_string(),
@@ -61,7 +61,7 @@ pub(super) fn short(value: f64) -> String {
 }
 
 /// A number with its sign; a true minus, since pages can show one.
-pub(super) fn signed(value: f64) -> String {
+pub(crate) fn signed(value: f64) -> String {
     let sign = match value {
         v if v > 0.0 => "+",
         v if v < 0.0 => "\u{2212}",

@@ -129,7 +129,7 @@ fn rounds(trajectory: &TrajectoryView, scale: Scale) -> Vec<Round> {
             turn: number + 1,
             pieces: diff(before.trim(), notes.trim()),
             p_memory: credit.map(|c| short(c.p_memory.into())),
-            p_full: credit.map(|c| short(c.p_full.into())),
+            p_full: credit.and_then(|c| c.p_full).map(|p| short(p.into())),
             reward: credit.map(|c| signed(c.reward.into())),
             advantage: advantage.map(|a| signed(a.into())),
             class: scale.class('v', advantage.unwrap_or(0.0)),

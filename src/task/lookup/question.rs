@@ -1,7 +1,7 @@
 //! From drawn facts to a question: prompt, gold answer and the documents its tools can find.
 
 use crate::tokenizer::TextTokenizer;
-use crate::trajectory::{Objective, QuestionData};
+use crate::trajectory::{GoldAlias, Objective, QuestionData};
 
 use super::draft::Asked;
 use super::phrases::{Fact, Ids, Phrases};
@@ -71,6 +71,15 @@ pub(super) fn compose(
         prompt_ids,
         gold_text: tokenizer.decode(&gold_ids),
         gold_ids,
+        gold_answers: asked
+            .iter()
+            .map(|a| {
+                vec![GoldAlias {
+                    ids: phrases.note(&a.fact),
+                    value_ids: a.fact.value.clone(),
+                }]
+            })
+            .collect(),
         answer_prefix_ids: phrases.answer.clone(),
         // Every entity of a question, distractors too, is drawn once: a page has one sentence.
         documents: searches.chain(facts.map(page)).collect(),

@@ -239,3 +239,67 @@ fn latest(run: &Path) -> String {
         .trim()
         .to_owned()
 }
+
+#[test]
+fn one_or_many_in_flight_write_the_same_turns() {
+    use palimpsest::record::{Event, read_events};
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = Vec::new();
+    for in_flight in [1, 64] {
+        let run = folder.path().join(in_flight.to_string());
+        let setting = format!("rollout.in_flight={in_flight}");
+        finish(&[
+            "--experiment",
+            SMOKE,
+            "--run-dir",
+            text(&run),
+            "--set",
+            &setting,
+        ]);
+        let (events, _) = read_events(&run).unwrap();
+        let mut turns: Vec<_> = events
+            .into_iter()
+            .filter_map(|recorded| match recorded.event {
+                // The weights are the same up to the first update; rounding may part them later.
+                Event::TurnGenerated(turn) if turn.id.step == 0 => Some(turn),
+                _ => None,
+            })
+            .collect();
+        turns.sort_by_key(|turn| (turn.id, turn.turn));
+        all.push(turns);
+    }
+    assert!(all[0].len() > 8, "{} turns", all[0].len());
+    assert_eq!(all[0], all[1]);
+}
+
+#[test]
+fn a_full_disk_stops_the_run_and_says_how_to_go_on() {
+    // Needs a small file system of its own, so it runs where that can be mounted (as root).
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=400k", "tmpfs", text(&disk)])
+        .stderr(Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!(
+            "no file system could be mounted here; the writer's own test covers a full device"
+        );
+        return;
+    }
+    let run = disk.join("run");
+    let full = output(&["--experiment", SMOKE, "--run-dir", text(&run)]);
+    let said = String::from_utf8_lossy(&full.stderr).into_owned();
+    let grown = Command::new("mount")
+        .args(["-o", "remount,size=64m", text(&disk)])
+        .status()
+        .unwrap();
+    let resumed = output(&["--resume", text(&run)]);
+    let resumed_said = String::from_utf8_lossy(&resumed.stderr).into_owned();
+    Command::new("umount").arg(&disk).status().unwrap();
+    assert_eq!(full.status.code(), Some(1), "{said}");
+    assert!(said.contains("full") && said.contains("--resume"), "{said}");
+    assert!(grown.success());
+    assert!(resumed.status.success(), "{resumed_said}");
+}

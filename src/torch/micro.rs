@@ -1,0 +1,271 @@
+//! The rows of an update as tensors: micro-batches, their trained tokens, and what has to be known
+//! before the first mini-batch.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::engine::{LearnBatch, LearnRow, Mismatch};
+
+use super::batch::{chunks, heat, padded, picked};
+use super::decoder::{Decoder, attention};
+use super::loss::{Aggregation, Bounds, Denominators, PolicyForm, PolicyTerms, Tokens, importance};
+use super::score::host;
+
+/// Trained tokens of a row.
+pub(super) fn trained(batch: &LearnBatch, row: usize) -> usize {
+    batch.rows[row].mask.iter().filter(|m| **m).count()
+}
+
+/// The rows that have a trained token; others teach nothing.
+pub(super) fn with_trained(batch: &LearnBatch, rows: &[usize]) -> Vec<usize> {
+    let rows = rows.iter().copied();
+    rows.filter(|&row| trained(batch, row) > 0).collect()
+}
+
+/// The entries of a row's list at its trained tokens.
+pub(super) fn only_trained<T: Copy>(mask: &[bool], list: &[T]) -> Vec<T> {
+    let pairs = mask.iter().zip(list);
+    pairs.filter(|(on, _)| **on).map(|(_, x)| *x).collect()
+}
+
+/// Row numbers of what is computed at once: rows of like length together, at most
+/// `knobs.micro_batch` of them.
+pub(super) fn micro_batches(
+    batch: &LearnBatch,
+    members: &[usize],
+    device: Device,
+) -> Vec<Vec<usize>> {
+    let lengths: Vec<usize> = members
+        .iter()
+        .map(|&m| batch.rows[m].ids.len() - 1)
+        .collect();
+    let most = match batch.knobs.micro_batch {
+        0 => usize::MAX,
+        rows => rows as usize,
+    };
+    chunks(&lengths, device)
+        .iter()
+        .flat_map(|chunk| chunk.chunks(most.min(chunk.len().max(1))))
+        .map(|chunk| chunk.iter().map(|&i| members[i]).collect())
+        .collect()
+}
+
+/// Places in [batch, time] of the trained ids of some rows, and what is known of those ids.
+#[derive(Default)]
+pub(super) struct Trained {
+    /// Of the hidden state that predicts.
+    index: Vec<i64>,
+    targets: Vec<i64>,
+    /// Sampled log-probs.
+    pub(super) old: Vec<f32>,
+    /// Advantages.
+    pub(super) advantages: Vec<f32>,
+}
+
+impl Trained {
+    fn of(rows: &[&LearnRow], width: i64) -> Self {
+        let mut all = Self::default();
+        for (line, row) in (0i64..).zip(rows) {
+            for (at, _) in row.mask.iter().enumerate().filter(|(_, m)| **m) {
+                all.index.push(line * width + at as i64 - 1);
+                all.targets.push(i64::from(row.ids[at]));
+                all.old.push(row.old_logprobs[at]);
+                all.advantages.push(row.advantages[at]);
+            }
+        }
+        all
+    }
+}
+
+/// Rows computed at once.
+pub(super) struct Micro {
+    /// Their numbers in the batch.
+    pub(super) numbers: Vec<usize>,
+    /// Their trained tokens, row after row.
+    pub(super) trained: Trained,
+    ids: Tensor,
+    targets: Tensor,
+    /// Trained tokens of each row.
+    counts: Vec<usize>,
+}
+
+impl Micro {
+    pub(super) fn new(batch: &LearnBatch, numbers: Vec<usize>, device: Device) -> Self {
+        let rows: Vec<&LearnRow> = numbers.iter().map(|&number| &batch.rows[number]).collect();
+        let inputs: Vec<&[u32]> = rows.iter().map(|r| &r.ids[..r.ids.len() - 1]).collect();
+        let ids = padded(&inputs, device);
+        let trained = Trained::of(&rows, ids.size()[1]);
+        let targets = Tensor::from_slice(&trained.targets)
+            .unsqueeze(1)
+            .to_device(device);
+        let counts = numbers.iter().map(|&row| self::trained(batch, row));
+        Self {
+            counts: counts.collect(),
+            numbers,
+            trained,
+            ids,
+            targets,
+        }
+    }
+
+    /// Log-softmax at the trained tokens [tokens, vocab], and the log-probs of those tokens.
+    pub(super) fn policy(&self, decoder: &Decoder, temperature: f32) -> (Tensor, Tensor) {
+        let hidden = decoder.forward(&self.ids, None, |_, q, k, v| attention(q, k, v, None));
+        let logits = decoder.logits(&picked(&hidden.last, &self.trained.index));
+        let log_softmax = match heat(temperature) {
+            1.0 => logits.log_softmax(-1, None::<Kind>),
+            heat => (logits / f64::from(heat)).log_softmax(-1, None::<Kind>),
+        };
+        let new = log_softmax.gather(1, &self.targets, false).squeeze_dim(1);
+        (log_softmax, new)
+    }
+
+    /// Entries of per-row lists at the trained tokens, row after row.
+    pub(super) fn of_tokens(&self, batch: &LearnBatch, rows: &[Vec<f32>]) -> Vec<f32> {
+        let numbers = self.numbers.iter();
+        numbers
+            .flat_map(|&row| only_trained(&batch.rows[row].mask, &rows[row]))
+            .collect()
+    }
+
+    /// What each trained token weighs in the loss.
+    pub(super) fn shares(
+        &self,
+        batch: &LearnBatch,
+        mode: Aggregation,
+        denominators: &Denominators,
+    ) -> Vec<f32> {
+        let of_row = |&row: &usize| {
+            let count = trained(batch, row);
+            vec![denominators.share(mode, count as f64) as f32; count]
+        };
+        self.numbers.iter().flat_map(of_row).collect()
+    }
+
+    /// The policy loss of every trained token; all tensors are flat, row after row.
+    pub(super) fn terms(
+        &self,
+        form: &PolicyForm,
+        new: &Tensor,
+        old: &Tensor,
+        advantages: &Tensor,
+        chosen: Option<&Tensor>,
+    ) -> PolicyTerms {
+        if !form.needs_rows() {
+            return form.terms(&Tokens {
+                logprobs: new,
+                old,
+                advantages,
+                mask: &new.detach().ones_like(),
+                chosen,
+            });
+        }
+        let (rows, width) = (self.counts.len(), self.counts.iter().max().copied());
+        let width = width.unwrap_or(0) as i64;
+        let places: Vec<i64> = (0i64..)
+            .zip(&self.counts)
+            .flat_map(|(row, &count)| (0..count as i64).map(move |at| row * width + at))
+            .collect();
+        let places = Tensor::from_slice(&places).to_device(new.device());
+        let laid_out = |flat: &Tensor| {
+            Tensor::zeros([rows as i64 * width], (flat.kind(), flat.device()))
+                .index_copy(0, &places, flat)
+                .view([rows as i64, width])
+        };
+        let terms = form.terms(&Tokens {
+            logprobs: &laid_out(new),
+            old: &laid_out(old),
+            advantages: &laid_out(advantages),
+            mask: &laid_out(&new.detach().ones_like()),
+            chosen: None,
+        });
+        let flat = |grid: &Tensor| grid.reshape(-1).index_select(0, &places);
+        PolicyTerms {
+            loss: flat(&terms.loss),
+            clipped: flat(&terms.clipped),
+            clipped_lower: flat(&terms.clipped_lower),
+            kl: flat(&terms.kl),
+            ratio: flat(&terms.ratio),
+        }
+    }
+}
+
+/// Lays a micro-batch's log-probs out along its rows.
+pub(super) fn fill_in(
+    logprobs: &mut [Vec<f32>],
+    batch: &LearnBatch,
+    numbers: &[usize],
+    new: &[f32],
+) {
+    let mut new = new.iter();
+    for &number in numbers {
+        let slots = logprobs[number].iter_mut().zip(&batch.rows[number].mask);
+        for ((slot, _), value) in slots.filter(|(_, m)| **m).zip(new.by_ref()) {
+            *slot = *value;
+        }
+    }
+}
+
+/// Log-probs of the trained tokens of these rows under the weights as they are now, laid out along
+/// all rows of the batch (0 elsewhere).
+pub(super) fn logprobs_now(
+    decoder: &Decoder,
+    batch: &LearnBatch,
+    members: &[usize],
+) -> Vec<Vec<f32>> {
+    let mut logprobs: Vec<Vec<f32>> = batch.rows.iter().map(|r| vec![0.0; r.ids.len()]).collect();
+    let _guard = tch::no_grad_guard();
+    for numbers in micro_batches(batch, members, decoder.device) {
+        let micro = Micro::new(batch, numbers, decoder.device);
+        let new = host(&micro.policy(decoder, batch.knobs.temperature).1);
+        fill_in(&mut logprobs, batch, &micro.numbers, &new);
+    }
+    logprobs
+}
+
+/// What is fixed for all mini-batches of an update; lists as long as the rows.
+#[derive(Default)]
+pub(super) struct Prepared {
+    /// Old log-probs that take the place of the sampled ones.
+    pub(super) old: Option<Vec<Vec<f32>>>,
+    /// Weights between engine and learner.
+    pub(super) weights: Option<Vec<Vec<f32>>>,
+}
+
+/// Recomputes the old log-probs and weighs them against the sampled ones, if asked for: one forward
+/// pass more over all rows.
+pub(super) fn prepare(decoder: &Decoder, batch: &LearnBatch) -> (Prepared, Option<Mismatch>) {
+    let members = with_trained(batch, &(0..batch.rows.len()).collect::<Vec<_>>());
+    let bounds = match Bounds::of(batch.knobs.importance) {
+        Some(bounds) if !members.is_empty() => bounds,
+        _ => return (Prepared::default(), None),
+    };
+    let now = logprobs_now(decoder, batch, &members);
+    let counts: Vec<usize> = members.iter().map(|&row| trained(batch, row)).collect();
+    let width = counts.iter().max().copied().unwrap_or(0);
+    let grid = |list: &dyn Fn(usize) -> Vec<f32>| {
+        let mut flat = vec![0f64; members.len() * width];
+        for (line, &row) in flat.chunks_mut(width).zip(&members) {
+            for (slot, value) in line.iter_mut().zip(list(row)) {
+                *slot = f64::from(value);
+            }
+        }
+        Tensor::from_slice(&flat).view([members.len() as i64, width as i64])
+    };
+    let of = |row: usize, list: &[f32]| only_trained(&batch.rows[row].mask, list);
+    let (weights, mismatch) = importance(
+        &bounds,
+        &grid(&|row| of(row, &now[row])),
+        &grid(&|row| of(row, &batch.rows[row].old_logprobs)),
+        &grid(&|row| vec![1.0; trained(batch, row)]),
+    );
+    let weights = host(&weights);
+    let mut laid_out: Vec<Vec<f32>> = now.iter().map(|row| vec![0.0; row.len()]).collect();
+    for (line, &row) in weights.chunks(width).zip(&members) {
+        fill_in(&mut laid_out, batch, &[row], line);
+    }
+    let prepared = Prepared {
+        old: Some(now),
+        weights: Some(laid_out),
+    };
+    (prepared, Some(mismatch))
+}
