@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::OnceLock;
+
 use palimpsest::credit::baseline::{BaselineKind, PositionAverages, centre};
 
 const ROUNDS: usize = 4;
@@ -14,7 +16,7 @@ const ACTIONS: usize = 3;
 const SIZE: usize = ROUNDS * ACTIONS;
 const STOP: usize = 0;
 const MEMBERS: usize = 4;
-const GROUPS: usize = 40_000;
+const GROUPS: usize = 20_000;
 
 type Gradient = [f64; SIZE];
 
@@ -26,10 +28,16 @@ const LOGITS: [[f64; ACTIONS]; ROUNDS] = [
     [0.3, -0.2, 0.0],
 ];
 
+/// The probabilities of a round's actions.
 fn policy(round: usize) -> [f64; ACTIONS] {
-    let weights = LOGITS[round].map(f64::exp);
-    let sum: f64 = weights.iter().sum();
-    weights.map(|weight| weight / sum)
+    static ALL: OnceLock<[[f64; ACTIONS]; ROUNDS]> = OnceLock::new();
+    ALL.get_or_init(|| {
+        LOGITS.map(|logits| {
+            let weights = logits.map(f64::exp);
+            let sum: f64 = weights.iter().sum();
+            weights.map(|weight| weight / sum)
+        })
+    })[round]
 }
 
 /// What an action pays to one who knows `known` facts.

@@ -267,6 +267,20 @@ pub fn grpo_vectorized(case: &Value, meta: &Value) -> Result<(), String> {
     )
 }
 
+/// verl's formula without a word about equal scores; ours too, to what rounding is worth.
+pub fn grpo_of_equal_scores(case: &Value, meta: &Value) -> Result<(), String> {
+    let inputs = &case["inputs"];
+    let batch = Batch::read(inputs);
+    let ours = each_group(inputs, &batch.scores(), |of, _| group::grpo(of, true));
+    let ours = batch.spread(&ours.map_err(|error| error.to_string())?);
+    let (_, relative) = tolerance(case, meta);
+    let theirs = table(&case["expected"]["advantages"]);
+    for (ours, theirs) in ours.iter().flatten().zip(theirs.iter().flatten()) {
+        close("to rounding over 1e-6", *ours, *theirs, 1e-7, relative)?;
+    }
+    Ok(())
+}
+
 /// verl's twin in every group; ours too, but for groups of one.
 pub fn rloo_vectorized(case: &Value, meta: &Value) -> Result<(), String> {
     let inputs = &case["inputs"];
