@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::EngineLink;
 use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved, find_path};
-use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_atomic, write_report};
+use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;
 use palimpsest::tokenizer::TextTokenizer;
@@ -41,12 +41,17 @@ pub fn settle_openmp() {
 
 /// `palimpsest --experiment FILE` and `palimpsest --resume DIR`.
 pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
-    let (resolved, origin) = match read_experiment(arguments)? {
+    let (resolved, origin, checkpoint) = match read_experiment(arguments)? {
         Ok(read) => read,
         Err(problems) => return bad_file(&problems),
     };
     if arguments.check {
         write!(std::io::stdout(), "{}", resolved.describe())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(run) = &arguments.resume
+        && already_finished(run, &resolved.experiment)?
+    {
         return Ok(ExitCode::SUCCESS);
     }
     if let Err(missing) = resolved.ready() {
@@ -57,20 +62,14 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     }
     let mut experiment = resolved.experiment;
     settle_paths(&mut experiment)?;
-    let text = experiment.to_ron();
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
-        &experiment.task,
-        policy_tokenizer(&experiment)?,
-    )?);
-    let Started { launch, checkpoint } =
-        Started::new(&origin, experiment, &text, task).map_err(plain)?;
+    let text = recorded_text(&experiment, arguments.resume.as_deref());
+    let tokenizer = policy_tokenizer(&experiment, checkpoint.as_deref())?;
+    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task, tokenizer)?);
+    // The engine comes first: a policy that cannot be loaded leaves no run folder behind.
+    let link = start_engine(experiment.clone(), Arc::clone(&task), checkpoint.clone())?;
+    let Started { launch, .. } =
+        Started::new(&origin, experiment, &text, task, &arguments.set).map_err(plain)?;
     let run = launch.recorder.folder.path().to_path_buf();
-    if arguments.resume.is_some() && !arguments.set.is_empty() {
-        write_atomic(
-            &launch.recorder.folder.file("experiment.ron"),
-            text.as_bytes(),
-        )?;
-    }
     match &checkpoint {
         Some(checkpoint) => tracing::info!(
             "going on in {run:?} from {:?}",
@@ -78,11 +77,6 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         ),
         None => tracing::info!("run folder {run:?}"),
     }
-    let link = start_engine(
-        Arc::clone(&launch.experiment),
-        Arc::clone(&launch.task),
-        checkpoint,
-    )?;
     let interrupts = Interrupts::default();
     let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
     app.world()
@@ -99,11 +93,11 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         .clone();
     let recorder = app.world().resource::<Recorder>();
     let pages = write_pages(&recorder.folder, seconds);
-    let status = outcome.with_context(|| {
-        format!(
+    let status = outcome.inspect_err(|_| {
+        tracing::error!(
             "the run stopped; go on with: palimpsest --resume {}",
             run.display()
-        )
+        );
     })?;
     pages?;
     writeln!(std::io::stdout(), "{}", run.join("summary.json").display())?;
@@ -115,17 +109,13 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-type Read = Result<(Resolved, Origin), ExperimentErrors>;
+/// What is run, where its record goes, and the checkpoint it begins from.
+type Read = Result<(Resolved, Origin, Option<PathBuf>), ExperimentErrors>;
 
 /// The experiment and where its run goes.
 fn read_experiment(arguments: &Train) -> anyhow::Result<Read> {
     if let Some(run) = &arguments.resume {
-        let folder = RunFolder::look(run)?;
-        let recorded = Experiment::load(&folder.file("experiment.ron"), &arguments.set);
-        if let (Some(file), Ok(recorded)) = (&arguments.experiment, &recorded) {
-            warn_if_other(file, &arguments.set, &recorded.experiment);
-        }
-        return Ok(recorded.map(|read| (read, Origin::Resume(run.clone()))));
+        return read_resumed(arguments, run);
     }
     let file = arguments
         .experiment
@@ -136,18 +126,111 @@ fn read_experiment(arguments: &Train) -> anyhow::Result<Read> {
             Some(folder) => Origin::At(folder.clone()),
             None => Origin::New(read.experiment.record.runs.clone().into()),
         };
-        (read, origin)
+        (read, origin, None)
     }))
+}
+
+/// The experiment that a run folder holds, with the overrides that a resume allows. With a
+/// checkpoint the policy's first folder is not needed any more.
+fn read_resumed(arguments: &Train, run: &Path) -> anyhow::Result<Read> {
+    let folder = RunFolder::look(run)?;
+    let file = folder.file("experiment.ron");
+    let checkpoint = match folder.latest_checkpoint() {
+        Ok(checkpoint) => Some(checkpoint),
+        Err(RecordError::NoCheckpoint { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let mut overrides = arguments.set.clone();
+    if let Some(checkpoint) = &checkpoint {
+        overrides.push(format!(
+            "policy=Folder({:?})",
+            checkpoint.display().to_string()
+        ));
+    }
+    let recorded = match Experiment::load(&file, &overrides[arguments.set.len()..]) {
+        Ok(recorded) => recorded.experiment,
+        Err(problems) => return Ok(Err(problems)),
+    };
+    if let Some(named) = &arguments.experiment {
+        warn_if_other(named, &recorded);
+    }
+    let resolved = match Experiment::load(&file, &overrides) {
+        Ok(resolved) => resolved,
+        Err(problems) => return Ok(Err(problems)),
+    };
+    let changed = &resolved.experiment;
+    let fixed = [
+        ("name", changed.name != recorded.name),
+        ("seed", changed.seed != recorded.seed),
+        ("task", changed.task != recorded.task),
+        ("cold_start", changed.cold_start != recorded.cold_start),
+        (
+            "policy",
+            arguments
+                .set
+                .iter()
+                .any(|set| set.trim_start().starts_with("policy")),
+        ),
+    ];
+    let fixed: Vec<&str> = fixed
+        .iter()
+        .filter(|(_, on)| *on)
+        .map(|(name, _)| *name)
+        .collect();
+    if !fixed.is_empty() {
+        return Err(anyhow!(
+            "--set changes {} of a run that has begun; these stay as they are, start a run of its own for others",
+            fixed.join(", ")
+        ));
+    }
+    Ok(Ok((
+        resolved,
+        Origin::Resume(run.to_path_buf()),
+        checkpoint,
+    )))
+}
+
+/// The experiment as the run folder records it: a resumed run begins from a checkpoint, but its
+/// file goes on naming the policy that it began with.
+fn recorded_text(experiment: &Experiment, resumed: Option<&Path>) -> String {
+    let mut recorded = experiment.clone();
+    if let Some(run) = resumed
+        && let Ok(begun) = Experiment::load(&run.join("experiment.ron"), &[])
+    {
+        recorded.policy = begun.experiment.policy;
+    }
+    recorded.to_ron()
+}
+
+/// Whether a run has done all its steps already; says so.
+fn already_finished(run: &Path, experiment: &Experiment) -> anyhow::Result<bool> {
+    let view = RunRecord::read(&RunFolder::look(run)?)?.view();
+    let steps = experiment.learner.steps;
+    if steps < view.steps {
+        return Err(anyhow!(
+            "learner.steps {steps}, but the run in {run:?} has done {} already; --set learner.steps to more",
+            view.steps
+        ));
+    }
+    let finished = view.status == RunStatus::Finished && view.steps == steps;
+    if finished {
+        tracing::info!(
+            "the run in {run:?} is finished: nothing to do (more steps with --set learner.steps=N)"
+        );
+        writeln!(std::io::stdout(), "{}", run.join("summary.json").display())?;
+    }
+    Ok(finished)
 }
 
 /// Says so if a resumed run is named together with a file that holds something else: the run goes on
 /// as it began.
-fn warn_if_other(file: &Path, overrides: &[String], recorded: &Experiment) {
-    let Ok(named) = Experiment::load(file, overrides) else {
+fn warn_if_other(file: &Path, recorded: &Experiment) {
+    let Ok(named) = Experiment::load(file, &[]) else {
         tracing::warn!("{file:?} cannot be read; the run goes on with the experiment it holds");
         return;
     };
     let mut named = named.experiment;
+    named.policy.clone_from(&recorded.policy);
     if settle_paths(&mut named).is_err() || named != *recorded {
         tracing::warn!(
             "{file:?} holds another experiment than the run; the run goes on with its own (change settings with --set)"
@@ -184,7 +267,13 @@ fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
 }
 
 /// The tokenizer that the policy brings, if it is a folder.
-fn policy_tokenizer(experiment: &Experiment) -> anyhow::Result<Option<TextTokenizer>> {
+fn policy_tokenizer(
+    experiment: &Experiment,
+    checkpoint: Option<&Path>,
+) -> anyhow::Result<Option<TextTokenizer>> {
+    if let Some(checkpoint) = checkpoint {
+        return Ok(Some(TextTokenizer::load(checkpoint)?));
+    }
     match &experiment.policy {
         PolicySettings::Folder(folder) => Ok(Some(TextTokenizer::load(Path::new(folder))?)),
         PolicySettings::New(_) => Ok(None),
@@ -194,9 +283,9 @@ fn policy_tokenizer(experiment: &Experiment) -> anyhow::Result<Option<TextTokeni
 /// Starts the engine thread with the policy of the experiment, or the checkpoint of a resumed run.
 #[cfg(feature = "torch")]
 fn start_engine(
-    experiment: Arc<Experiment>,
+    experiment: Experiment,
     task: Arc<dyn Task>,
-    checkpoint: Option<std::path::PathBuf>,
+    checkpoint: Option<PathBuf>,
 ) -> anyhow::Result<EngineLink> {
     use palimpsest::engine::Engine as _;
     use palimpsest::torch::TorchEngine;
@@ -221,11 +310,7 @@ fn start_engine(
 }
 
 #[cfg(not(feature = "torch"))]
-fn start_engine(
-    _: Arc<Experiment>,
-    _: Arc<dyn Task>,
-    _: Option<std::path::PathBuf>,
-) -> anyhow::Result<EngineLink> {
+fn start_engine(_: Experiment, _: Arc<dyn Task>, _: Option<PathBuf>) -> anyhow::Result<EngineLink> {
     Err(anyhow!(
         "this program was built without libtorch (feature `torch`), so it cannot train; build it with default features"
     ))
@@ -245,7 +330,11 @@ fn write_pages(folder: &RunFolder, seconds: BTreeMap<String, f64>) -> anyhow::Re
 /// `palimpsest report RUN`.
 pub fn report(run: &Path) -> anyhow::Result<ExitCode> {
     let folder = RunFolder::look(run)?;
-    let seconds = Summary::read(&folder)?
+    // The old page may be damaged; it is written anew.
+    let seconds = Summary::read(&folder)
+        .inspect_err(|error| tracing::warn!("{error}; it is written anew"))
+        .ok()
+        .flatten()
         .map(|summary| summary.wall_seconds)
         .unwrap_or_default();
     write_pages(&folder, seconds)?;
@@ -257,7 +346,7 @@ pub fn report(run: &Path) -> anyhow::Result<ExitCode> {
 pub fn study(
     file: &Path,
     jobs: Option<std::num::NonZeroUsize>,
-    out: Option<std::path::PathBuf>,
+    out: Option<PathBuf>,
     overrides: &[String],
 ) -> anyhow::Result<ExitCode> {
     use palimpsest::study::{Results, Study, StudyError, run_all, write_results};

@@ -399,7 +399,7 @@ mod whole_runs {
             Arc::from(palimpsest::task::load(&experiment.task, None).unwrap());
         let text = experiment.to_ron();
         let origin = Origin::At(folder.to_path_buf());
-        let started = Started::new(&origin, experiment, &text, Arc::clone(&task)).unwrap();
+        let started = Started::new(&origin, experiment, &text, Arc::clone(&task), &[]).unwrap();
         let link = EngineLink::start(move || {
             Ok(ScriptedEngine::new(Arc::new(move |request| {
                 play(task.as_ref(), player, request)

@@ -11,6 +11,28 @@ use palimpsest::random::{Domain, stream};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_palimpsest");
 const SMOKE: &str = "experiments/smoke.ron";
+/// A few steps of the shipped policy: unlike the smoke run it learns, so that every step changes
+/// the weights and the optimizer.
+const LEARNING: [&str; 18] = [
+    "--experiment",
+    "experiments/quickstart.ron",
+    "--set",
+    "rollout.groups=2",
+    "--set",
+    "rollout.group_size=4",
+    "--set",
+    "learner.steps=4",
+    "--set",
+    "record.checkpoint_every=1",
+    "--set",
+    "evaluation.every=2",
+    "--set",
+    "evaluation.questions=2",
+    "--set",
+    "evaluation.objectives=[2]",
+    "--set",
+    "evaluation.questions_during=2",
+];
 
 fn palimpsest(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
@@ -41,6 +63,10 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+fn learning(run: &Path) -> Vec<&str> {
+    [&LEARNING[..], &["--run-dir", text(run)]].concat()
+}
+
 fn weights(run: &Path) -> Vec<u8> {
     std::fs::read(run.join("checkpoints/final/model.safetensors")).unwrap()
 }
@@ -60,15 +86,20 @@ fn a_run_killed_at_ten_random_moments_ends_with_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole");
     let started = std::time::Instant::now();
-    finish(&["--experiment", SMOKE, "--run-dir", text(&whole)]);
+    finish(&learning(&whole));
     let whole_run = started.elapsed().as_millis() as u64;
     let expected = weights(&whole);
+    let first = std::fs::read(whole.join("checkpoints/step-00000/model.safetensors")).unwrap();
+    assert!(
+        expected != first,
+        "the run learned nothing, so it proves nothing"
+    );
     let mut rng = stream(20_261_129, Domain::Questions, 0, 0, 0);
     let (mut kills, mut runs) = (0, 0);
     while kills < 10 {
         let run = folder.path().join(format!("killed-{runs}"));
         runs += 1;
-        let mut arguments = vec!["--experiment", SMOKE, "--run-dir", text(&run)];
+        let mut arguments = learning(&run);
         // A run that is killed this often must still come to its end.
         while !run.join("checkpoints/final").exists() && kills < 10 {
             let child = palimpsest(&arguments).spawn().unwrap();
@@ -94,10 +125,8 @@ fn a_run_killed_at_ten_random_moments_ends_with_the_same_weights() {
 fn an_interrupted_run_says_how_to_go_on_and_ends_with_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, stopped) = (folder.path().join("whole"), folder.path().join("stopped"));
-    finish(&["--experiment", SMOKE, "--run-dir", text(&whole)]);
-    let child = palimpsest(&["--experiment", SMOKE, "--run-dir", text(&stopped)])
-        .spawn()
-        .unwrap();
+    finish(&learning(&whole));
+    let child = palimpsest(&learning(&stopped)).spawn().unwrap();
     let checkpoint = stopped.join("checkpoints/latest");
     for _ in 0..600 {
         if checkpoint.exists() {
@@ -229,7 +258,10 @@ fn a_damaged_checkpoint_or_tokenizer_is_named() {
         "short",
     )
     .unwrap();
-    let said = String::from_utf8_lossy(&output(&["--resume", text(&run)]).stderr).into_owned();
+    let said = String::from_utf8_lossy(
+        &output(&["--resume", text(&run), "--set", "learner.steps=3"]).stderr,
+    )
+    .into_owned();
     assert!(said.contains("optimizer.safetensors"), "{said}");
 }
 
@@ -302,4 +334,74 @@ fn a_full_disk_stops_the_run_and_says_how_to_go_on() {
     assert!(said.contains("full") && said.contains("--resume"), "{said}");
     assert!(grown.success());
     assert!(resumed.status.success(), "{resumed_said}");
+}
+
+#[test]
+fn a_finished_run_is_left_alone_and_a_lost_pointer_is_no_new_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    finish(&["--experiment", SMOKE, "--run-dir", text(&run)]);
+    let events = std::fs::read(run.join("events.jsonl")).unwrap();
+    let again = output(&["--resume", text(&run)]);
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(
+        again.status.success() && said.contains("finished"),
+        "{said}"
+    );
+    assert!(
+        events == std::fs::read(run.join("events.jsonl")).unwrap(),
+        "a finished run was changed"
+    );
+    let refused = output(&["--resume", text(&run), "--set", "seed=9"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("--set changes seed"),
+        "{said}"
+    );
+    // More steps go on from the newest checkpoint, even if nothing points at it.
+    std::fs::remove_file(run.join("checkpoints/latest")).unwrap();
+    let more = output(&["--resume", text(&run), "--set", "learner.steps=3"]);
+    let said = String::from_utf8_lossy(&more.stderr).into_owned();
+    assert!(
+        more.status.success() && said.contains("step-00002"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_interrupt_in_the_last_evaluation_is_no_finish() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let arguments = [
+        "--experiment",
+        SMOKE,
+        "--run-dir",
+        text(&run),
+        "--set",
+        "evaluation.questions=400",
+    ];
+    let child = palimpsest(&arguments).spawn().unwrap();
+    for _ in 0..1200 {
+        let last = std::fs::read_to_string(run.join("checkpoints/latest")).unwrap_or_default();
+        if last.trim() == "step-00002" {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    let finished = run.join("checkpoints/final").exists();
+    assert_eq!(
+        done.status.code(),
+        Some(if finished { 0 } else { 130 }),
+        "{said}"
+    );
+    if !finished {
+        finish(&["--resume", text(&run)]);
+        assert!(run.join("checkpoints/final").exists());
+    }
 }

@@ -92,7 +92,7 @@ impl RolloutSettings {
             ContextKind::Full => 1,
             ContextKind::Deployed => u64::from(self.turns(objectives)),
         };
-        (trajectories, trajectories * most)
+        (trajectories, trajectories.saturating_mul(most))
     }
 
     /// Trajectories alive at once.
@@ -177,12 +177,12 @@ pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
         ));
         let mut text = format!(
             "tokens per step: at most {} sampled, at most {} learned from",
-            grouped(trajectories * u64::from(limits.trajectory_tokens)),
-            grouped(many * u64::from(limits.context_tokens)),
+            grouped(trajectories.saturating_mul(limits.trajectory_tokens.into())),
+            grouped(many.saturating_mul(limits.context_tokens.into())),
         );
         if experiment.task.kind == TaskKind::Lookup {
             let middle = experiment.task.objectives_min.midpoint(most);
-            let about = trajectories * LookupTokens::of(middle).trajectory();
+            let about = trajectories.saturating_mul(LookupTokens::of(middle).trajectory());
             let _ = write!(text, ", about {} without detours", grouped(about));
         }
         lines.push(text);
@@ -197,7 +197,7 @@ pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
         .map(|stage| u64::from(stage.steps))
         .sum();
     let steps = u64::from(experiment.learner.steps);
-    let trained = steps * rollout.trajectories();
+    let trained = steps.saturating_mul(rollout.trajectories());
     let evaluated = evaluations(experiment);
     lines.push(format!(
         "in all: {}, {}, {}, {} to train and {} to measure",
@@ -211,10 +211,11 @@ pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
         0 => rollout.trajectories(),
         most => rollout.trajectories().min(u64::from(most)),
     };
-    let tokens = (steps * kept + evaluated.1) * u64::from(limits.trajectory_tokens);
+    let measured = steps.saturating_mul(kept).saturating_add(evaluated.1);
+    let tokens = measured.saturating_mul(limits.trajectory_tokens.into());
     lines.push(format!(
         "record: at most {} without checkpoints",
-        bytes(tokens * RECORDED_TOKEN)
+        bytes(tokens.saturating_mul(RECORDED_TOKEN))
     ));
     lines
 }
@@ -236,7 +237,11 @@ fn memory(experiment: &Experiment, shape: &DecoderSettings, lines: &mut Vec<Stri
     let context = u64::from(experiment.rollout.limits.context_tokens);
     lines.push(format!(
         "KV cache: at most {} ({} trajectories x {} tokens x {})",
-        bytes(alive * context * shape.cache_bytes()),
+        bytes(
+            alive
+                .saturating_mul(context)
+                .saturating_mul(shape.cache_bytes())
+        ),
         grouped(alive),
         grouped(context),
         bytes(shape.cache_bytes()),
@@ -254,14 +259,17 @@ fn evaluations(experiment: &Experiment) -> (u64, u64) {
         every => u64::from(steps.saturating_sub(1) / every),
     };
     let each = |questions: u32, objectives: &[u32]| {
-        u64::from(questions) * objectives.len() as u64 * contexts
+        u64::from(questions)
+            .saturating_mul(objectives.len() as u64)
+            .saturating_mul(contexts)
     };
     let big = each(evaluation.questions, &evaluation.objectives);
     let small = each(evaluation.questions_during, &evaluation.objectives_during);
     let held = |trajectories: u64, times: u64| if trajectories == 0 { 0 } else { times };
     (
         held(big, ends) + held(small, between),
-        ends * big + between * small,
+        ends.saturating_mul(big)
+            .saturating_add(between.saturating_mul(small)),
     )
 }
 

@@ -24,31 +24,51 @@ impl RunFolder {
         Ok(CheckpointDraft { path, name })
     }
 
-    /// The newest complete checkpoint, as the file `checkpoints/latest` names it.
+    /// The checkpoint that the file `checkpoints/latest` names; the newest one if that file is
+    /// missing or names none. Every folder under `checkpoints/` that is no draft is complete.
     ///
     /// # Errors
-    /// [`RecordError::NoCheckpoint`], or [`RecordError::Io`].
+    /// [`RecordError::NoCheckpoint`] if there is none at all, or [`RecordError::Io`].
     pub fn latest_checkpoint(&self) -> Result<PathBuf, RecordError> {
-        let pointer = self.file("checkpoints").join("latest");
-        let none = |why| RecordError::NoCheckpoint {
-            path: self.path().to_path_buf(),
-            why,
-        };
-        let name = match fs::read_to_string(&pointer) {
-            Ok(name) => name.trim().to_owned(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(none("checkpoints/latest is missing".into()));
-            }
+        let folder = self.file("checkpoints");
+        let pointer = folder.join("latest");
+        let named = match fs::read_to_string(&pointer) {
+            Ok(name) => Some(name.trim().to_owned()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(RecordError::io("read", &pointer, e)),
         };
-        let path = self.file("checkpoints").join(&name);
-        if path.is_dir() {
-            Ok(path)
-        } else {
-            Err(none(format!(
-                "checkpoints/latest names {name:?}, which is missing"
-            )))
+        let numbered = self.numbered_checkpoints()?;
+        let found = match &named {
+            Some(name) if numbered.contains(name) => Some(name),
+            _ => numbered.last(),
+        };
+        let Some(found) = found else {
+            return Err(RecordError::NoCheckpoint {
+                path: self.path().to_path_buf(),
+                why: "checkpoints/ holds none".into(),
+            });
+        };
+        if named.as_ref() != Some(found) {
+            tracing::warn!(
+                "checkpoints/latest names {named:?}, which is no checkpoint; using the newest, {found:?}"
+            );
         }
+        Ok(folder.join(found))
+    }
+
+    /// Names of the complete checkpoints that a run can go on from, the oldest first.
+    fn numbered_checkpoints(&self) -> Result<Vec<String>, RecordError> {
+        let folder = self.file("checkpoints");
+        if !folder.exists() {
+            return Ok(Vec::new());
+        }
+        let mut numbered: Vec<(bool, String)> = names_in(&folder)?
+            .into_iter()
+            .filter(|name| name.starts_with("step-") || name.starts_with("cold-start-"))
+            .map(|name| (name.starts_with("step-"), name))
+            .collect();
+        numbered.sort();
+        Ok(numbered.into_iter().map(|(_, name)| name).collect())
     }
 
     /// Removes numbered checkpoints but the newest `keep` (0 keeps all). `final`, and the one that
@@ -62,14 +82,9 @@ impl RunFolder {
         }
         let folder = self.file("checkpoints");
         let latest = self.latest_checkpoint()?;
-        let mut numbered: Vec<(bool, String)> = names_in(&folder)?
-            .into_iter()
-            .filter(|name| name.starts_with("step-") || name.starts_with("cold-start-"))
-            .map(|name| (name.starts_with("step-"), name))
-            .collect();
-        numbered.sort();
+        let numbered = self.numbered_checkpoints()?;
         let surplus = numbered.len().saturating_sub(keep);
-        for (_, name) in numbered.into_iter().take(surplus) {
+        for name in numbered.into_iter().take(surplus) {
             let path = folder.join(name);
             if path != latest {
                 fs::remove_dir_all(&path).map_err(|e| RecordError::io("remove", &path, e))?;

@@ -48,13 +48,14 @@ impl RunFolder {
     pub fn create_at(path: &Path) -> Result<Self, RecordError> {
         fs::create_dir_all(path).map_err(|e| RecordError::io("create", path, e))?;
         let lock = Some(lock(path)?);
-        if names_in(path)?.iter().any(|name| name != "lock") {
+        let names = names_in(path)?;
+        if names.iter().any(|name| name != "lock") && !is_stillborn(path, &names) {
             return Err(RecordError::Taken {
                 path: path.to_path_buf(),
             });
         }
         let checkpoints = path.join("checkpoints");
-        fs::create_dir(&checkpoints).map_err(|e| RecordError::io("create", &checkpoints, e))?;
+        fs::create_dir_all(&checkpoints).map_err(|e| RecordError::io("create", &checkpoints, e))?;
         Ok(Self {
             path: path.to_path_buf(),
             lock,
@@ -122,6 +123,25 @@ impl RunFolder {
         }
         Ok(())
     }
+}
+
+/// Whether a folder holds the beginning of a run that was killed before its first event: nothing in
+/// it is worth keeping, and a new run may begin here.
+fn is_stillborn(path: &Path, names: &[String]) -> bool {
+    const BEGINNING: [&str; 8] = [
+        "lock",
+        "checkpoints",
+        "experiment.ron",
+        "vocab.json",
+        "tokens.bin",
+        "metrics.jsonl",
+        "events.jsonl",
+        "tensorboard",
+    ];
+    let empty = |name: &str| fs::metadata(path.join(name)).is_ok_and(|file| file.len() == 0);
+    let no_event = !names.iter().any(|name| name == "events.jsonl") || empty("events.jsonl");
+    let no_checkpoint = names_in(&path.join("checkpoints")).is_ok_and(|held| held.is_empty());
+    names.iter().all(|name| BEGINNING.contains(&name.as_str())) && no_event && no_checkpoint
 }
 
 /// Says why a folder is no run, or that a newer program wrote it.

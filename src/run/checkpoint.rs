@@ -77,6 +77,7 @@ pub fn commit_checkpoint(
     recorder.seconds_saving = seconds.save;
     if final_policy {
         draft.commit_beside()?;
+        recorder.completed = true;
     } else {
         let state = CheckpointState {
             cursor: *cursor,

@@ -13,7 +13,7 @@ use super::recorder::{Recorder, RunClock};
 use crate::credit::memory::MemoryCreditState;
 use crate::engine::{EngineLink, Lockstep};
 use crate::experiment::Experiment;
-use crate::record::{Event, RecordWriter, RunFolder, RunStart, RunStatus};
+use crate::record::{Event, RecordWriter, RunFolder, RunStart, RunStatus, write_atomic};
 use crate::rollout::{RunSettings, TaskHandle};
 use crate::schedule::{Activity, Cursor, Phase, RunFailure};
 use crate::task::Task;
@@ -57,7 +57,7 @@ pub struct Started {
 }
 
 impl Started {
-    /// Makes or opens the run folder. `text` is the resolved experiment as RON.
+    /// Makes or opens the run folder, and notes `changes` that a resume makes to the settings. `text` is the resolved experiment as RON.
     ///
     /// # Errors
     /// A folder that is no run, is in use, or holds no readable checkpoint.
@@ -66,6 +66,7 @@ impl Started {
         experiment: Experiment,
         text: &str,
         task: Arc<dyn Task>,
+        changes: &[String],
     ) -> Result<Self> {
         let keep = experiment.record.keep_checkpoints as usize;
         let tensorboard = experiment.record.tensorboard;
@@ -104,6 +105,9 @@ impl Started {
                     }
                     // Killed before its first checkpoint: everything is done again from the start.
                     Err(crate::record::RecordError::NoCheckpoint { .. }) => {
+                        tracing::warn!(
+                            "{path:?} has no checkpoint yet: starting again from the beginning"
+                        );
                         let writer = RecordWriter::reopen(&folder, 0, 0, 0, tensorboard)?;
                         (folder, writer, None, None)
                     }
@@ -115,7 +119,14 @@ impl Started {
         let (cursor, credit, seconds) = state
             .map(|saved| (saved.cursor, saved.credit, saved.wall_seconds))
             .unwrap_or_default();
-        let recorder = Recorder::new(folder, writer, keep);
+        let mut recorder = Recorder::new(folder, writer, keep);
+        if matches!(origin, Origin::Resume(_)) && !changes.is_empty() {
+            write_atomic(&recorder.folder.file("experiment.ron"), text.as_bytes())?;
+            let what = format!("resumed with other settings: {}", changes.join(", "));
+            recorder
+                .writer
+                .append(&Event::TroubleFound { id: None, what })?;
+        }
         let launch = Launch {
             experiment: Arc::new(experiment),
             task,
@@ -233,15 +244,12 @@ pub fn run_to_end(app: &mut App) -> Result<RunStatus> {
             return Err(error);
         }
         if world.resource::<Phase>().activity == Activity::Finished {
-            let settings = world.resource::<RunSettings>().0.clone();
-            let cursor = *world.resource::<Cursor>();
-            let finished = cursor.rl_begun && cursor.step >= settings.learner.steps;
-            let status = if finished {
+            let mut recorder = world.resource_mut::<Recorder>();
+            let status = if recorder.completed {
                 RunStatus::Finished
             } else {
                 RunStatus::Stopped
             };
-            let mut recorder = world.resource_mut::<Recorder>();
             recorder.writer.append(&Event::RunEnded { status })?;
             recorder.writer.sync()?;
             return Ok(status);

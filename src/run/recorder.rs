@@ -28,6 +28,8 @@ pub struct Recorder {
     pub writer: RecordWriter,
     /// Checkpoints kept; 0 = all.
     pub keep_checkpoints: usize,
+    /// The final policy has been written.
+    pub(super) completed: bool,
     pub(super) draft: Option<CheckpointDraft>,
     pub(super) seconds_saving: f64,
     step_began: Option<u32>,
@@ -41,6 +43,7 @@ impl Recorder {
             folder,
             writer,
             keep_checkpoints,
+            completed: false,
             draft: None,
             seconds_saving: 0.0,
             step_began: None,

@@ -141,7 +141,8 @@ impl ToolLink {
                 }
                 if interrupts.requested() {
                     tracing::error!("second interrupt: ending at once; go on from the last checkpoint with --resume");
-                    std::process::exit(130);
+                    // Without destructors: the engine thread is still at work in libtorch.
+                    signal_hook::low_level::exit(130);
                 }
                 tracing::warn!("interrupt: ending at the next safe point; interrupt again to end at once");
                 interrupts.request();

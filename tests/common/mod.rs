@@ -66,6 +66,7 @@ pub fn run(folder: &Path, experiment: Experiment, player: Player, shuffled: bool
         experiment,
         &text,
         Arc::clone(&task),
+        &[],
     )
     .unwrap();
     let link = EngineLink::start(move || {
