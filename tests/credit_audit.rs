@@ -139,8 +139,46 @@ fn the_last_steps_advantages_copied_to_earlier_steps_are_seen() {
     );
 }
 
-/// Credit of a turn lands on tokens of another, since turns are cut at the wrong place: the class of
-/// mistakes that RAGEN #71 is listed under.
+/// RAGEN #71, first part: the mask was inverted, so that the environment's tokens were trained and
+/// the policy's were not.
+#[test]
+fn an_inverted_mask_is_seen() {
+    let mut update = Update::new(false);
+    let row = &mut update.rows[0];
+    for mask in &mut row.0.mask {
+        *mask = !*mask;
+    }
+    let faults = update.faults();
+    assert!(
+        matches!(faults[0].breach, Breach::NotSampled { .. }),
+        "{faults:?}"
+    );
+    // Weights that follow the inverted mask do not hide it.
+    let mut update = Update::new(false);
+    let (row, weight, _) = &mut update.rows[0];
+    for (mask, weight) in row.mask.iter_mut().zip(weight) {
+        *mask = !*mask;
+        *weight = if *mask { 0.7 } else { 0.0 };
+    }
+    assert!(!update.faults().is_empty());
+}
+
+/// RAGEN #71, second part: the mark of a turn's start stood twice, so that turns were counted wrongly
+/// and everything after it belonged to the next one.
+#[test]
+fn a_turn_start_that_is_counted_twice_is_seen() {
+    let mut update = Update::new(false);
+    let row = &mut update.rows[0].0;
+    for turn in row.turn.iter_mut().filter(|turn| **turn > 0) {
+        *turn += 1;
+    }
+    let faults = update.faults();
+    // The first token of turn 1 is judged by the notes of turn 2.
+    assert_eq!((faults[0].turn, faults[0].token), (Some(2), Some(8)));
+    assert!(matches!(faults[0].breach, Breach::WrongCredit { .. }));
+}
+
+/// Credit of a turn lands on tokens of another.
 #[test]
 fn credit_of_another_turn_is_seen() {
     let mut update = Update::new(false);

@@ -117,7 +117,7 @@ impl Plan {
         });
         let x_ticks = tick_steps(first_step as u32, last_step as u32);
         let summary = lines.iter().map(Line::in_words).collect::<Vec<_>>();
-        let mut placed: Vec<Placed> = lines.iter().map(|l| l.place(&x, &y)).collect();
+        let mut placed: Vec<Placed> = lines.iter().map(|l| l.place(x, y)).collect();
         part_labels(&mut placed, TOP + 4.0, bottom);
         let summary = format!("{}: {}", self.title, summary.join("; "));
         Some(Chart {
