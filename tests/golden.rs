@@ -49,7 +49,10 @@ fn the_peers_own_figures_are_met() {
             let name = case["name"].as_str().unwrap();
             match run(case, &file["meta"]) {
                 Ok(Ran::Yes) => ran += 1,
-                Ok(Ran::Waits(_)) => waiting += 1,
+                Ok(Ran::Waits(why)) => {
+                    println!("{family} {name} waits: {why}");
+                    waiting += 1;
+                }
                 Err(problem) => failures.push(format!("{family} {name}: {problem}")),
             }
         }
