@@ -165,6 +165,7 @@ mod timing {
             score_trunk: false,
             branches,
             temperature: 1.0,
+            under: Default::default(),
         };
         let branch = |i: usize, at: u32| Branch {
             at,
