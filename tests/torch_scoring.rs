@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{Ascii, engine, ids, settings};
-use palimpsest::engine::{Branch, Engine, ScoreRequest, Scored};
+use palimpsest::engine::{Branch, Engine, ScoreRequest, Scored, Weights};
 use palimpsest::torch::TorchEngine;
 use palimpsest::trajectory::TrajectoryId;
 
@@ -157,4 +157,24 @@ fn requests_out_of_range_name_the_trajectory_the_value_and_the_rule() {
     assert!(refusal(|r| r.branches[1].scored_from = 9).contains("scored from 9"));
     assert!(refusal(|r| r.branches[0].ids = vec![1; 230]).contains("ends at position"));
     assert!(refusal(|r| r.temperature = f32::NAN).contains("temperature is NaN"));
+}
+
+#[test]
+fn a_frozen_reference_scores_as_the_policy_did_when_it_was_frozen() {
+    let mut engine = engine(1);
+    let asked = |under| ScoreRequest {
+        under,
+        ..request(ids(1, 20), vec![])
+    };
+    let refused = engine.score(&[asked(Weights::Reference)]).unwrap_err();
+    assert!(refused.to_string().contains("none was frozen"), "{refused}");
+    engine.freeze_reference();
+    let before = engine.score(&[asked(Weights::Policy)]).unwrap();
+    engine.supervise(&common::supervised(1, 0.01, 0.0)).unwrap();
+    // Mixed requests come back in their order, each under its own weights.
+    let both = [Weights::Policy, Weights::Reference, Weights::Policy].map(asked);
+    let after = engine.score(&both).unwrap();
+    assert_eq!(after[1], before[0]);
+    assert_eq!(after[0], after[2]);
+    assert_ne!(after[0], before[0]);
 }

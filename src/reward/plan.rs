@@ -111,7 +111,7 @@ impl MemoryScorePlan {
             Answers::JoinedFirstAlias | Answers::PerAnswer => {
                 let slices = match settings.answers {
                     Answers::PerAnswer => self.slices.clone(),
-                    _ => vec![0..of.first().map_or(0, Vec::len)],
+                    _ => std::iter::once(0..of.first().map_or(0, Vec::len)).collect(),
                 };
                 let mut gains = Vec::with_capacity(slices.len());
                 for (answer, slice) in slices.into_iter().enumerate() {

@@ -102,3 +102,29 @@ pub fn commit_checkpoint(
     phase.done = true;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_credit_keeps_over_steps_is_read_back_and_older_checkpoints_are_read_too() {
+        let state = CheckpointState {
+            cursor: Cursor::default(),
+            credit: MemoryCreditState {
+                positions: vec![None, Some(0.1 + 0.2)],
+                multiplier: 1.0 / 3.0,
+            },
+            from_seq: 7,
+            wall_seconds: BTreeMap::new(),
+        };
+        let text = serde_json::to_string(&state).unwrap_or_default();
+        assert_eq!(serde_json::from_str(&text).ok(), Some(state));
+        let old = r#"{"cursor":{"cold_start_step":0,"rl_begun":true,"step":1,"evaluated":null},"from_seq":3,"wall_seconds":{}}"#;
+        let read: Option<CheckpointState> = serde_json::from_str(old).ok();
+        assert_eq!(
+            read.map(|read| read.credit),
+            Some(MemoryCreditState::default())
+        );
+    }
+}
