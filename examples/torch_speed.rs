@@ -165,7 +165,7 @@ mod timing {
             score_trunk: false,
             branches,
             temperature: 1.0,
-            under: palimpsest::engine::Weights::Policy,
+            under: Weights::Policy,
         };
         let branch = |i: usize, at: u32| Branch {
             at,
