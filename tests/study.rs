@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "torch")]
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
