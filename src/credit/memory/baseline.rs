@@ -1,14 +1,7 @@
 //! What memory rewards are compared with, and what the difference is divided by.
 //!
-//! With G_i,t the return of round t of rollout i, of the N rollouts of one question:
-//! - `pooled` (MemPO): the mean over all rounds of all rollouts. Late rounds know more and score
-//!   higher whatever the skill (W3).
-//! - `per_round`: the mean over the rollouts that reached round t. Biased too, because the policy
-//!   chooses when to stop (verl #7244).
-//! - `leave_one_out`: the mean over all rounds of the other rollouts: nothing that rollout i did
-//!   enters its own baseline. 0 if the others have none.
-//! - `absorbing`: `1/N sum_i G_i,t`, where a rollout that has ended counts as 0 (our derivation).
-//! - `position_average` (MGPO): an average kept over the steps before.
+//! The baselines themselves are [`crate::credit::baseline::pools`]; here they are chosen by the
+//! settings, and scaled.
 //!
 //! The deviation (W2) is that of the pool that the mean was taken over (`per_round`, `absorbing`: of
 //! the round; else of all rounds of the question), unbiased, 1 for a single value: `std` divides by
@@ -17,7 +10,8 @@
 use super::returns::check;
 use super::{MemoryCreditState, RoundReward};
 use crate::credit::CreditError;
-use crate::credit::group::{EPSILON, mean_std};
+use crate::credit::baseline::{BaselineKind, Pool, pools};
+use crate::credit::group::EPSILON;
 use crate::experiment::{Baseline, Scale};
 
 /// A_M,t of every round for the baselines without memory, in the shape of `rewards`: divided by the
@@ -55,80 +49,32 @@ pub fn centred(
     state: &MemoryCreditState,
 ) -> Result<Vec<Vec<f64>>, CreditError> {
     check(rewards)?;
-    let pool: Vec<f64> = rewards.iter().flatten().map(|round| round.reward).collect();
-    let (mean, deviation) = mean_std(&pool);
-    let turns = rewards
+    let rounds: Vec<Vec<(usize, f64)>> = rewards
         .iter()
-        .flatten()
-        .map(|round| round.turn + 1)
-        .max()
-        .unwrap_or(0);
-    // Mean and deviation of every round: of those that reached it, or with the others as 0.
-    let by_turn: Vec<(f64, f64)> = match baseline {
-        Baseline::PerRound => (0..turns)
-            .map(|turn| mean_std(&at(rewards, turn)))
-            .collect(),
-        Baseline::Absorbing => (0..turns)
-            .map(|turn| {
-                let mut values = at(rewards, turn);
-                values.resize(rewards.len(), 0.0);
-                let (mean, deviation) = mean_std(&values);
-                // `mean_std` leaves a single value as it is; here one rollout is its own mean.
-                let alone = values.len() == 1;
-                (if alone { values[0] } else { mean }, deviation)
-            })
-            .collect(),
-        Baseline::Pooled | Baseline::LeaveOneOut | Baseline::PositionAverage(_) => Vec::new(),
-    };
-    let of_turn = |turn: u32| by_turn.get(turn as usize).copied().unwrap_or((0.0, 1.0));
-    Ok(rewards
-        .iter()
-        .enumerate()
-        .map(|(member, rounds)| {
-            let others = match baseline {
-                Baseline::LeaveOneOut => mean_of_others(rewards, member),
-                _ => 0.0,
-            };
-            rounds
-                .iter()
-                .map(|round| {
-                    let (mean, deviation) = match baseline {
-                        Baseline::Pooled => (mean, deviation),
-                        Baseline::PerRound | Baseline::Absorbing => of_turn(round.turn),
-                        Baseline::LeaveOneOut => (others, deviation),
-                        Baseline::PositionAverage(_) => (state.position(round.turn), deviation),
-                    };
-                    (round.reward - mean) / divisor(deviation, scale)
-                })
-                .collect()
+        .map(|rounds| {
+            let of = |round: &RoundReward| (round.turn as usize, round.reward);
+            rounds.iter().map(of).collect()
         })
-        .collect())
-}
-
-/// The rewards of one turn, in the order of the rollouts.
-fn at(rewards: &[Vec<RoundReward>], turn: u32) -> Vec<f64> {
-    let rounds = rewards.iter().flatten();
-    rounds
-        .filter(|round| round.turn == turn)
-        .map(|round| round.reward)
-        .collect()
-}
-
-/// The mean over all rounds of all rollouts but one; 0 if there are none.
-fn mean_of_others(rewards: &[Vec<RoundReward>], member: usize) -> f64 {
-    let others = rewards
+        .collect();
+    let turns = rewards.iter().flatten().map(|round| round.turn + 1).max();
+    let averages: Vec<Option<f64>> = (0..turns.unwrap_or(0))
+        .map(|turn| Some(state.position(turn)))
+        .collect();
+    let kind = match baseline {
+        Baseline::Pooled => BaselineKind::Pooled,
+        Baseline::PerRound => BaselineKind::PerRound,
+        Baseline::LeaveOneOut => BaselineKind::LeaveOneOut,
+        Baseline::Absorbing => BaselineKind::Absorbing,
+        Baseline::PositionAverage(_) => BaselineKind::PositionAverage(&averages),
+    };
+    let centre = |(pool, round): (&Pool, &RoundReward)| {
+        (round.reward - pool.mean) / divisor(pool.deviation, scale)
+    };
+    Ok(pools(&rounds, kind)
         .iter()
-        .enumerate()
-        .filter(|(other, _)| *other != member)
-        .flat_map(|(_, rounds)| rounds);
-    let (sum, count) = others.fold((0.0, 0u32), |(sum, count), round| {
-        (sum + round.reward, count + 1)
-    });
-    if count == 0 {
-        0.0
-    } else {
-        sum / f64::from(count)
-    }
+        .zip(rewards)
+        .map(|(pools, rounds)| pools.iter().zip(rounds).map(centre).collect())
+        .collect())
 }
 
 #[cfg(test)]
