@@ -9,6 +9,7 @@ mod control;
 mod launch;
 mod publish;
 mod recorder;
+mod step_metrics;
 
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
