@@ -1,18 +1,19 @@
-//! Moves trajectories on: the transition as a pure function, and the systems that apply it.
+//! Moves trajectories on: the transition as a pure function, and the systems that apply it. `handover.rs`
+//! hands over what the new state asks for.
 //!
 //! `Pending -> Generating -> {ProcessingTools -> Pending | Terminated}`
 
 use bevy_ecs::prelude::*;
 
-use super::state::{Roster, RunSettings, TaskHandle, Temperature, View};
+use super::state::{Roster, RunSettings, TaskHandle, View};
 use super::{next_context, notes_content_ids, parse_turn};
-use crate::engine::{EngineInbox, EngineLink, EngineRequest, Finish, GenerateRequest, Sampling};
+use crate::engine::{EngineInbox, Finish};
 use crate::experiment::LimitSettings;
 use crate::schedule::{Activity, Phase};
-use crate::tools::{ToolCall, ToolError, ToolLink, limit_text};
+use crate::tools::{ToolError, ToolLink, limit_text};
 use crate::trajectory::{
-    Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolCalled, ToolResult,
-    ToolReturned, TrajectoryId, TrajectoryTerminated, Turn, TurnGenerated, TurnState, Turns,
+    Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolResult, ToolReturned,
+    TrajectoryTerminated, TurnGenerated, TurnState, Turns,
 };
 
 /// What is known when a turn has been written.
@@ -201,94 +202,6 @@ pub fn finish_rollouts(
     if phase.waits_in(Activity::RollingOut) && over {
         phase.done = true;
     }
-}
-
-/// Hands the tool calls of this tick over.
-pub fn dispatch_tool_calls(
-    mut tools: ResMut<ToolLink>,
-    roster: Res<Roster>,
-    mut trajectories: Query<(&TrajectoryId, &Question, &Turns, Ref<TurnState>)>,
-    mut called: MessageWriter<ToolCalled>,
-) {
-    for &entity in roster.entities.values() {
-        let Ok((&id, question, turns, state)) = trajectories.get_mut(entity) else {
-            continue;
-        };
-        if *state != TurnState::ProcessingTools || !state.is_changed() {
-            continue;
-        }
-        let Some(action) = turns.0.last().and_then(|turn| turn.action.clone()) else {
-            continue;
-        };
-        let turn = turns.0.len() as u32 - 1;
-        called.write(ToolCalled {
-            id,
-            turn,
-            action: action.clone(),
-        });
-        tools.call(ToolCall {
-            id,
-            turn,
-            action,
-            question: question.0.clone(),
-        });
-    }
-}
-
-/// Hands the next turn of every pending trajectory to the engine, as one batch.
-pub fn dispatch_turns(
-    mut link: ResMut<EngineLink>,
-    roster: Res<Roster>,
-    settings: Res<RunSettings>,
-    task: Res<TaskHandle>,
-    mut trajectories: Query<(
-        &Question,
-        &View,
-        &Temperature,
-        &Budget,
-        &mut Turns,
-        &mut TurnState,
-    )>,
-) -> Result {
-    let limits = &settings.0.rollout.limits;
-    let mut requests = Vec::new();
-    for (&id, &entity) in &roster.entities {
-        let Ok((question, view, temperature, budget, mut turns, mut state)) =
-            trajectories.get_mut(entity)
-        else {
-            continue;
-        };
-        if *state != TurnState::Pending {
-            continue;
-        }
-        let context = next_context(view.0, &question.0, &turns.0, &task.forced);
-        let length = context.ids.len() as u32;
-        let room = limits.context_tokens.saturating_sub(length).max(1);
-        let forced = context.ids[context.ids.len() - context.forced as usize..].to_vec();
-        requests.push(GenerateRequest {
-            id,
-            turn: turns.0.len() as u32,
-            context: context.ids,
-            max_new_tokens: limits.turn_tokens.min(budget.tokens).min(room),
-            sampling: Sampling {
-                temperature: temperature.0,
-                seed: settings.0.seed,
-            },
-            stop: task.stop.clone(),
-        });
-        turns.0.push(Turn {
-            forced: context.forced,
-            logprobs: vec![0.0; forced.len()],
-            ids: forced,
-            context_tokens: length,
-            ..Turn::default()
-        });
-        *state = TurnState::Generating;
-    }
-    if !requests.is_empty() {
-        link.send(EngineRequest::Generate(requests))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod advance;
 mod context;
+mod handover;
 mod protocol;
 mod spawn;
 mod state;
@@ -50,8 +51,8 @@ pub fn plugin(app: &mut App) {
                 )
                     .chain()
                     .in_set(PalimpsestSystems::Advance),
-                advance::dispatch_tool_calls.in_set(PalimpsestSystems::Tools),
-                advance::dispatch_turns
+                handover::dispatch_tool_calls.in_set(PalimpsestSystems::Tools),
+                handover::dispatch_turns
                     .pipe(stop_on_error)
                     .in_set(PalimpsestSystems::Generate),
             ),
