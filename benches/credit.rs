@@ -1,8 +1,10 @@
-//! How long credit takes for one large step: outcome and memory advantages of 2,048 trajectories of
-//! 8 turns, laid over their 4,096 tokens each, on one core. Prints one JSON object.
+//! How long credit takes for one large step, on the learner's own path: outcome and memory advantages
+//! of 2,048 trajectories of 8 turns, laid by source over their 4,096 tokens each, on one core. Prints
+//! one JSON object.
 //!
-//! `with_tokens_ms` is the whole of it, into the lists of the step before; `tokens_in_fresh_memory_ms`
-//! lays the tokens out in 100 MB that the system has to hand over first, which is what that measures.
+//! `step_ms` is the whole of it as a run does it from its second step on, into the lists of the step
+//! before; `first_step_ms` lays them out in 100 MB that the system has to hand over first. With
+//! `kl_step_ms` the KL in the reward is a source of its own.
 //!
 //! `cargo bench --no-default-features --bench credit`
 
@@ -11,11 +13,12 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use palimpsest::credit::group::{Estimator, GroupScores, outcome_advantages};
-use palimpsest::credit::memory::{self, RoundReward};
-use palimpsest::credit::spread::{TokenCredit, token_credit, token_credit_into};
-use palimpsest::experiment::Baseline;
-use palimpsest::trajectory::{Advantages, Row};
+use palimpsest::credit::assign::{CreditContext, Rewards, credit_step};
+use palimpsest::credit::memory::MemoryCreditState;
+use palimpsest::credit::spread::TokenCredit;
+use palimpsest::experiment::CreditSettings;
+use palimpsest::learner::{PackedRow, pack_rows};
+use palimpsest::trajectory::{Advantages, MemoryReward, Row, TrajectoryId};
 
 const QUESTIONS: usize = 128;
 const MEMBERS: usize = 16;
@@ -36,104 +39,113 @@ fn row() -> Row {
     Row {
         ids: vec![0; length],
         mask: (0..length).map(sampled).collect(),
+        turn: (0..length).map(|at| (at / TURN_TOKENS) as u32).collect(),
         notes: (0..TURNS).map(notes).collect(),
         ..Row::default()
     }
 }
 
-/// Outcome and memory advantages of every trajectory.
-fn advantages(
-    scores: &[Vec<f64>],
-    lengths: &[u32],
-    rewards: &[Vec<Vec<RoundReward>>],
-) -> Vec<Advantages> {
-    let groups: Vec<GroupScores<'_>> = scores
-        .iter()
-        .map(|scores| GroupScores { scores, lengths })
-        .collect();
-    let outcomes = outcome_advantages(Estimator::Grpo, &groups).unwrap();
-    let mut all = Vec::with_capacity(QUESTIONS * MEMBERS);
-    for (outcomes, rounds) in outcomes.iter().zip(rewards) {
-        let values = memory::advantages(rounds, Baseline::Pooled, true).unwrap();
-        for ((outcome, rounds), values) in outcomes.iter().zip(rounds).zip(values) {
-            let turns = rounds.iter().map(|round| round.turn);
-            all.push(Advantages {
-                outcome: *outcome as f32,
-                memory: turns
-                    .zip(values.iter().map(|&value| value as f32))
-                    .collect(),
-            });
-        }
-    }
-    all
+fn number(at: usize) -> f64 {
+    (at * 2_654_435_761 % 1_000) as f64 / 1_000.0
 }
 
-/// Milliseconds of the fastest and of the middle run.
-fn measure(mut run: impl FnMut()) -> (f64, f64) {
-    let mut times: Vec<f64> = (0..RUNS)
-        .map(|_| {
-            let start = Instant::now();
-            run();
-            start.elapsed().as_secs_f64() * 1e3
-        })
-        .collect();
+/// What rollout `id` earned; with its KLs if they cost something.
+fn rewards(id: usize, kl: bool) -> Rewards {
+    let round = |turn: usize| MemoryReward {
+        turn: turn as u32,
+        reward: (number(id * TURNS + turn) - 0.5) as f32,
+        notes_tokens: NOTES as u32,
+        ..MemoryReward::default()
+    };
+    let sampled = TURN_TOKENS - OBSERVATION;
+    Rewards {
+        outcome: number(id).round(),
+        memory: (1..TURNS).map(round).collect(),
+        sampled: vec![sampled as u32; TURNS],
+        kl: if kl {
+            vec![vec![0.01; sampled]; TURNS]
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+/// Advantages of all trajectories, as the system of credit has them made.
+fn advantages(groups: &[Vec<Rewards>], kl_weight: f64) -> Vec<Advantages> {
+    let context = CreditContext {
+        settings: &CreditSettings::mempo_prob(),
+        step: 0,
+        kl_weight,
+        state: &MemoryCreditState::default(),
+    };
+    let groups = credit_step(groups, context).unwrap().groups;
+    groups.into_iter().flatten().collect()
+}
+
+/// The rows of all trajectories with their credit, as the learner has them packed.
+fn pack(rows: Vec<Row>, all: &[Advantages], spare: &mut Vec<TokenCredit>) -> Vec<PackedRow> {
+    let mut packed = Vec::with_capacity(rows.len());
+    for (row, advantages) in rows.into_iter().zip(all) {
+        let id = TrajectoryId::default();
+        packed.extend(pack_rows(id, vec![row], advantages, spare).unwrap());
+    }
+    packed
+}
+
+/// Milliseconds of the fastest and of the middle step. The lists of a step serve the next one if
+/// `again`.
+fn measure(groups: &[Vec<Rewards>], kl_weight: f64, again: bool) -> (f64, f64) {
+    let mut rows: Vec<Row> = (0..QUESTIONS * MEMBERS).map(|_| row()).collect();
+    let mut spare: Vec<TokenCredit> = Vec::new();
+    let mut times = Vec::new();
+    for _ in 0..RUNS + usize::from(again) {
+        let start = Instant::now();
+        let all = advantages(black_box(groups), kl_weight);
+        let packed = black_box(pack(std::mem::take(&mut rows), &all, &mut spare));
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        for packed in packed {
+            rows.push(packed.row);
+            if again {
+                spare.push(packed.credit);
+            }
+        }
+    }
+    // With lists to be used again the first step made them.
+    let times = &mut times[usize::from(again)..];
     times.sort_by(f64::total_cmp);
     (times[0], times[RUNS / 2])
 }
 
 fn main() {
-    let number = |at: usize| (at * 2_654_435_761 % 1_000) as f64 / 1_000.0;
-    let scores: Vec<Vec<f64>> = (0..QUESTIONS)
-        .map(|q| {
-            (0..MEMBERS)
-                .map(|m| number(q * MEMBERS + m).round())
-                .collect()
+    let groups = |kl: bool| -> Vec<Vec<Rewards>> {
+        (0..QUESTIONS)
+            .map(|q| (0..MEMBERS).map(|m| rewards(q * MEMBERS + m, kl)).collect())
+            .collect()
+    };
+    let plain = groups(false);
+    let mut times: Vec<f64> = (0..RUNS)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(advantages(black_box(&plain), 0.0));
+            start.elapsed().as_secs_f64() * 1e3
         })
         .collect();
-    let lengths = vec![(TURNS * (TURN_TOKENS - OBSERVATION)) as u32; MEMBERS];
-    let rounds = |id: usize| -> Vec<RoundReward> {
-        let round = |turn: usize| RoundReward {
-            turn: turn as u32,
-            reward: number(id * TURNS + turn) - 0.5,
-        };
-        (1..TURNS).map(round).collect()
-    };
-    let rewards: Vec<Vec<Vec<RoundReward>>> = (0..QUESTIONS)
-        .map(|q| (0..MEMBERS).map(|m| rounds(q * MEMBERS + m)).collect())
-        .collect();
-    let rows: Vec<Row> = (0..QUESTIONS * MEMBERS).map(|_| row()).collect();
-
-    let made = advantages(&scores, &lengths, &rewards);
-    let groups = measure(|| {
-        black_box(advantages(black_box(&scores), &lengths, &rewards));
-    });
-    let mut step: Vec<TokenCredit> = vec![TokenCredit::default(); rows.len()];
-    let mut all = || {
-        let made = advantages(black_box(&scores), &lengths, &rewards);
-        for ((row, advantages), credit) in rows.iter().zip(&made).zip(&mut step) {
-            token_credit_into(row, advantages, credit).unwrap();
-        }
-        black_box(&step);
-    };
-    all();
-    let again = measure(all);
-    let fresh = measure(|| {
-        let of = |(row, advantages)| token_credit(row, advantages).unwrap();
-        let all: Vec<TokenCredit> = rows.iter().zip(&made).map(of).collect();
-        black_box(all);
-    });
+    times.sort_by(f64::total_cmp);
+    let alone = (times[0], times[RUNS / 2]);
+    let step = measure(&plain, 0.0, true);
+    let first = measure(&plain, 0.0, false);
+    let kl = measure(&groups(true), 0.001, true);
+    let pair =
+        |(best, median): (f64, f64)| format!("{{\"best\": {best:.3}, \"median\": {median:.3}}}");
     println!(
         "{{\"bench\": \"credit\", \"trajectories\": {}, \"turns\": {TURNS}, \"tokens\": {}, \
-         \"runs\": {RUNS}, \"advantages_ms\": {{\"best\": {:.3}, \"median\": {:.3}}}, \
-         \"with_tokens_ms\": {{\"best\": {:.3}, \"median\": {:.3}}}, \
-         \"tokens_in_fresh_memory_ms\": {{\"best\": {:.3}, \"median\": {:.3}}}}}",
+         \"runs\": {RUNS}, \"advantages_ms\": {}, \"step_ms\": {}, \"first_step_ms\": {}, \
+         \"kl_step_ms\": {}}}",
         QUESTIONS * MEMBERS,
         TURNS * TURN_TOKENS,
-        groups.0,
-        groups.1,
-        again.0,
-        again.1,
-        fresh.0,
-        fresh.1,
+        pair(alone),
+        pair(step),
+        pair(first),
+        pair(kl),
     );
 }

@@ -23,11 +23,13 @@ pub enum PalimpsestSystems {
     Tools,
     /// Hands the next turns to the engine. Reads `TurnState::Pending`; writes `TurnState::Generating`.
     Generate,
-    /// Judges answers and asks for P(gold | context). Writes `Outcome`, `MemoryRewards`.
+    /// Judges answers and asks for scores. Writes `Outcome`, `MemoryRewards`, `KlToReference`.
     Reward,
     /// Turns rewards into advantages. Writes `Advantages`.
     Credit,
-    /// Cold start steps and RL updates.
+    /// Lays advantages over training rows. Writes the update that is to be sent.
+    Pack,
+    /// Cold start steps and RL updates: audits the update, sends it, takes the report in.
     Learn,
     /// Sums up evaluations.
     Evaluate,
@@ -50,7 +52,7 @@ pub enum Activity {
     Evaluating,
     /// Trajectories are rolled out (rollout).
     RollingOut,
-    /// P(gold | context) is scored (reward).
+    /// P(gold | context) and the KL to the reference are scored (reward).
     Scoring,
     /// The policy is updated (learner).
     Learning,
@@ -113,6 +115,9 @@ pub struct Cursor {
     /// The weight of the KL, if a controller moves it and has done so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl_weight: Option<f64>,
+    /// The weight of the KL in the reward, if a controller moves it and has done so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kl_reward_weight: Option<f64>,
 }
 
 /// Why the run cannot go on. Set by any system, read by the runner after every tick.
@@ -131,15 +136,15 @@ pub fn stop_on_error(result: In<Result>, mut failure: ResMut<RunFailure>) {
 /// Chains the sets, puts the schedule on one thread, and makes ambiguity an error.
 pub fn plugin(app: &mut App) {
     use PalimpsestSystems::{
-        Advance, Control, Credit, Evaluate, Generate, Learn, Publish, Receive, Record, Reward,
-        Spawn, Tools,
+        Advance, Control, Credit, Evaluate, Generate, Learn, Pack, Publish, Receive, Record,
+        Reward, Spawn, Tools,
     };
     app.init_resource::<RunFailure>()
         .configure_sets(
             Update,
             (
-                Control, Spawn, Receive, Advance, Tools, Generate, Reward, Credit, Learn, Evaluate,
-                Record, Publish,
+                Control, Spawn, Receive, Advance, Tools, Generate, Reward, Credit, Pack, Learn,
+                Evaluate, Record, Publish,
             )
                 .chain(),
         )

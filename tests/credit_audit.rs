@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use palimpsest::credit::audit::{Breach, Consumed, Declared, consumption, first_ratio, rows};
+use palimpsest::credit::audit::{
+    Breach, Declared, Learned, Sent, consumption, dealt, first_ratio, masked, rows,
+};
 use palimpsest::credit::spread::token_credit;
 use palimpsest::trajectory::{Advantages, Row, Span, Tag, ToolResult, TrajectoryId, Turn};
 
@@ -46,7 +48,7 @@ impl Update {
     fn new(split: bool) -> Self {
         let turns: Vec<Turn> = (0..3).map(turn).collect();
         let advantages = Advantages {
-            outcome: 0.7,
+            outcome: 0.7.into(),
             memory: vec![(1, -0.4), (2, 1.3)],
             ..Advantages::default()
         };
@@ -78,13 +80,26 @@ impl Update {
         }
     }
 
-    fn consumed(&self) -> Vec<Consumed<'_>> {
+    fn sent(&self) -> Vec<Sent<'_>> {
         self.rows
             .iter()
-            .map(|(row, weight, learner)| Consumed {
+            .map(|(row, weight, _)| Sent {
+                id: ID,
+                turn: &row.turn,
+                ids: &row.ids,
+                mask: &row.mask,
+                sampled: &row.logprobs,
+                weight,
+            })
+            .collect()
+    }
+
+    fn learned(&self) -> Vec<Learned<'_>> {
+        self.rows
+            .iter()
+            .map(|(row, _, learner)| Learned {
                 id: ID,
                 row,
-                weight,
                 learner,
             })
             .collect()
@@ -95,7 +110,7 @@ impl Update {
             turns: &self.turns,
             advantages: &self.advantages,
         };
-        rows(&BTreeMap::from([(ID, declared)]), &self.consumed())
+        rows(&BTreeMap::from([(ID, declared)]), &self.sent())
     }
 }
 
@@ -256,8 +271,9 @@ fn inserting_observations_changes_no_sampled_tokens_weight() {
 /// that go on are those that know more, so the last rounds are compared among the good alone.
 #[test]
 fn a_baseline_per_turn_index_misjudges_those_who_go_on_and_pooling_does_not() {
-    use palimpsest::credit::memory::{RoundReward, advantages};
-    use palimpsest::experiment::Baseline;
+    use palimpsest::credit::memory::baseline::centred;
+    use palimpsest::credit::memory::{MemoryCreditState, RoundReward};
+    use palimpsest::experiment::{Baseline, Scale};
     let rounds = |rewards: &[f64]| -> Vec<RoundReward> {
         let of = |(at, &reward)| RoundReward {
             turn: at as u32 + 1,
@@ -272,8 +288,9 @@ fn a_baseline_per_turn_index_misjudges_those_who_go_on_and_pooling_does_not() {
         rounds(&[0.1, 0.9]),
         rounds(&[0.1, 0.8]),
     ];
-    let per_round = advantages(&group, Baseline::PerRound, false).unwrap();
-    let pooled = advantages(&group, Baseline::Pooled, false).unwrap();
+    let state = MemoryCreditState::default();
+    let of = |baseline| centred(&group, baseline, Scale::Off, &state).unwrap();
+    let (per_round, pooled) = (of(Baseline::PerRound), of(Baseline::Pooled));
     // The second-best notes of all are punished by their index alone.
     assert!(per_round[3][1] < 0.0, "{per_round:?}");
     assert!(pooled[3][1] > 0.0, "{pooled:?}");
@@ -358,16 +375,30 @@ fn denominators_of_micro_batches_are_seen() {
 }
 
 #[test]
-fn rows_that_are_lost_before_the_learner_are_seen() {
-    let lost = consumption(&[10, 30, 20], &[vec![0], vec![2]], 3, &[10, 20]);
+fn rows_that_are_dealt_to_no_mini_batch_or_twice_are_seen() {
+    let rows = |written, consumed| Breach::Rows { written, consumed };
+    let breaches = |batches: &[Vec<usize>], epochs| -> Vec<Breach> {
+        let faults = dealt(3, batches, epochs).into_iter();
+        faults.map(|fault| fault.breach).collect()
+    };
+    assert_eq!(breaches(&[vec![0, 2], vec![1]], 1), []);
+    assert_eq!(breaches(&[vec![0], vec![2]], 1), [rows(3, 2)]);
+    assert_eq!(breaches(&[vec![0, 1], vec![1, 2]], 1), [rows(3, 2)]);
+    // Two epochs over everything are no loss; one epoch too few is.
+    assert_eq!(breaches(&[vec![0, 1, 2], vec![2, 1, 0]], 2), []);
+    assert_eq!(breaches(&[vec![0, 1, 2]], 2), [rows(3, 0)]);
+    let (mini_batch, row) = (1, 3);
     assert_eq!(
-        lost[0].breach,
-        Breach::Rows {
-            written: 3,
-            consumed: 2
-        }
+        breaches(&[vec![0, 1, 2], vec![3]], 1),
+        [Breach::NoSuchRow { mini_batch, row }]
     );
-    assert!(!consumption(&[10, 30], &[vec![0, 1]], 1, &[40]).is_empty());
+}
+
+#[test]
+fn rows_that_are_lost_in_the_learner_are_seen() {
+    let lost = consumption(&[10, 30], &[vec![0, 1]], 1, &[40]);
+    let (written, consumed) = (2, 1);
+    assert_eq!(lost[0].breach, Breach::Rows { written, consumed });
     // Two epochs over everything are no loss.
     assert_eq!(
         consumption(
@@ -380,17 +411,68 @@ fn rows_that_are_lost_before_the_learner_are_seen() {
     );
 }
 
+/// Credit of every source is audited: each token's own number of an estimator over tokens, and what
+/// the KL in the reward changed.
+#[test]
+fn a_lost_kl_part_and_numbers_of_another_token_are_seen() {
+    use palimpsest::trajectory::Part;
+    let mut update = Update::new(true);
+    let number = |turn: u32, token: u32| (turn * 10 + token) as f32;
+    let of_turn = |turn| (0..4).map(|token| number(turn, token)).collect();
+    update.advantages.outcome = Part::Each((0..3).map(of_turn).collect());
+    update.advantages.kl = (-0.05).into();
+    let lay = |update: &mut Update, advantages: &Advantages| {
+        for (row, weight, _) in &mut update.rows {
+            *weight = token_credit(row, advantages).unwrap().weight;
+        }
+    };
+    let whole = update.advantages.clone();
+    lay(&mut update, &whole);
+    assert_eq!(update.faults(), []);
+    let without = Advantages {
+        kl: Part::default(),
+        ..whole.clone()
+    };
+    lay(&mut update, &without);
+    let faults = update.faults();
+    assert_eq!(faults.len(), 3, "{faults:?}");
+    assert!(matches!(faults[0].breach, Breach::WrongCredit { .. }));
+    lay(&mut update, &whole);
+    update.rows[1].1.swap(4, 5);
+    let faults = update.faults();
+    assert_eq!((faults[0].turn, faults[0].token), (Some(1), Some(4)));
+}
+
+#[test]
+fn a_log_prob_of_the_learner_on_a_tools_token_is_seen() {
+    let mut update = Update::new(false);
+    assert_eq!(masked(&update.learned()), []);
+    update.rows[0].2[6] = -0.5;
+    let faults = masked(&update.learned());
+    assert_eq!((faults[0].turn, faults[0].token), (Some(0), Some(6)));
+    update.rows[0].2.pop();
+    assert!(matches!(
+        masked(&update.learned())[0].breach,
+        Breach::Lengths { .. }
+    ));
+}
+
 #[test]
 fn the_token_whose_ratio_is_furthest_off_is_named() {
+    const LIMIT: f64 = 0.01;
     let mut update = Update::new(false);
-    assert_eq!(first_ratio(&update.consumed(), Some(0.0)), None);
+    assert_eq!(first_ratio(&update.learned(), Some(0.0), LIMIT), None);
     update.rows[0].2[4] += 0.02;
     update.rows[0].2[9] += 0.5;
-    let fault = first_ratio(&update.consumed(), None).unwrap();
+    let fault = first_ratio(&update.learned(), None, LIMIT).unwrap();
     assert_eq!((fault.turn, fault.token), (Some(1), Some(9)));
-    assert!(matches!(fault.breach, Breach::Ratio { gap } if gap > 0.6));
-    assert!(first_ratio(&[], Some(0.3)).is_some());
-    assert!(first_ratio(&[], Some(f64::NAN)).is_some());
+    assert!(matches!(fault.breach, Breach::Ratio { gap, .. } if gap > 0.6));
+    assert!(first_ratio(&[], Some(0.3), LIMIT).is_some());
+    assert!(first_ratio(&[], Some(f64::NAN), LIMIT).is_some());
+    // Any gap passes where any is accepted, but for one that is no number.
+    let any = f64::INFINITY;
+    assert_eq!(first_ratio(&update.learned(), Some(0.3), any), None);
+    assert!(first_ratio(&[], Some(f64::NAN), any).is_some());
 }
 
 mod common;
@@ -402,8 +484,8 @@ mod whole_runs {
     use bevy_app::{App, Update};
     use bevy_ecs::prelude::*;
     use palimpsest::credit::signal::OutcomeSilence;
-    use palimpsest::engine::EngineLink;
     use palimpsest::engine::scripted::ScriptedEngine;
+    use palimpsest::engine::{EngineInbox, EngineLink};
     use palimpsest::experiment::{Audit, Experiment};
     use palimpsest::learner::Updated;
     use palimpsest::record::{Event, RunStatus, read_events};
@@ -414,17 +496,57 @@ mod whole_runs {
 
     use crate::common::{Player, play, small_experiment};
 
-    /// Moves the weights of every row by one token once they have been learned from.
+    /// Moves the weights of every row of the update by one token before it is audited.
     fn shift_weights(mut updated: ResMut<Updated>) {
-        if updated.report.is_some() {
-            for row in &mut updated.rows {
-                row.credit.weight.rotate_right(1);
+        for row in updated.batch.iter_mut().flat_map(|batch| &mut batch.rows) {
+            row.advantages.rotate_right(1);
+        }
+    }
+
+    fn shifted(app: &mut App) {
+        let between = shift_weights
+            .after(PalimpsestSystems::Pack)
+            .before(PalimpsestSystems::Learn);
+        app.add_systems(Update, between);
+    }
+
+    /// Deals the first row of the update to no mini-batch.
+    fn lose_a_row(mut updated: ResMut<Updated>) {
+        for rows in updated
+            .batch
+            .iter_mut()
+            .flat_map(|batch| &mut batch.mini_batches)
+        {
+            rows.retain(|&row| row != 0);
+        }
+    }
+
+    fn lost(app: &mut App) {
+        let between = lose_a_row
+            .after(PalimpsestSystems::Pack)
+            .before(PalimpsestSystems::Learn);
+        app.add_systems(Update, between);
+    }
+
+    /// Claims that every token was sampled with another log-prob than the engine says, as far as the
+    /// audit of the report can see.
+    fn drift(mut inbox: ResMut<EngineInbox>) {
+        for row in inbox
+            .learned
+            .iter_mut()
+            .flat_map(|report| &mut report.logprobs)
+        {
+            for logprob in row.iter_mut().filter(|logprob| **logprob != 0.0) {
+                *logprob += 0.05;
             }
         }
     }
 
-    fn mistake(app: &mut App) {
-        app.add_systems(Update, shift_weights.in_set(PalimpsestSystems::Evaluate));
+    fn drifted(app: &mut App) {
+        let before = drift
+            .after(PalimpsestSystems::Receive)
+            .before(PalimpsestSystems::Advance);
+        app.add_systems(Update, before);
     }
 
     fn run(
@@ -453,6 +575,11 @@ mod whole_runs {
         (ended, events.into_iter().map(|event| event.event).collect())
     }
 
+    fn learned(events: &[Event]) -> usize {
+        let is = |event: &&Event| matches!(event, Event::Learned { .. });
+        events.iter().filter(is).count()
+    }
+
     fn troubles(events: &[Event]) -> Vec<String> {
         let of = |event: &Event| match event {
             Event::TroubleFound { what, .. } => Some(what.clone()),
@@ -468,7 +595,7 @@ mod whole_runs {
             let mut experiment = small_experiment();
             experiment.record.audit = audit;
             let folder = folder.path().join(name);
-            run(&folder, experiment, Player::Careless, Some(mistake))
+            run(&folder, experiment, Player::Careless, Some(shifted))
         };
         let (ended, events) = with(Audit::Stop, "stop");
         let why = ended.unwrap_err();
@@ -477,22 +604,54 @@ mod whole_runs {
             "trajectory 0/",
             "turn ",
             "token ",
+            "the update was not sent",
         ] {
             assert!(why.contains(part), "{part:?} is missing in {why}");
         }
         assert!(troubles(&events)[0].contains("the credit audit failed"));
         let failed = RunStatus::Failed;
         assert_eq!(events.last(), Some(&Event::RunEnded { status: failed }));
+        assert_eq!(
+            learned(&events),
+            0,
+            "a faulty update never reaches the weights"
+        );
 
         let (ended, events) = with(Audit::Warn, "warn");
         assert_eq!(ended, Ok(RunStatus::Finished));
         assert_eq!(troubles(&events).len(), 2, "one a step");
+        assert_eq!(learned(&events), 2);
 
         let (ended, events) = with(Audit::Off, "off");
         assert_eq!(
             (ended, troubles(&events).len()),
             (Ok(RunStatus::Finished), 0)
         );
+    }
+
+    #[test]
+    fn the_mini_batches_that_are_sent_are_audited_and_so_is_the_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let with = |mistake: fn(&mut App), limit: f32, name: &str| {
+            let mut experiment = small_experiment();
+            experiment.record.audit_ratio = limit;
+            let folder = folder.path().join(name);
+            run(&folder, experiment, Player::Careless, Some(mistake))
+        };
+        let (ended, events) = with(lost, 0.01, "lost");
+        let why = ended.unwrap_err();
+        assert!(
+            why.contains("rows were written") && why.contains("not sent"),
+            "{why}"
+        );
+        assert_eq!(learned(&events), 0);
+        let (ended, _) = with(drifted, 0.01, "drifted");
+        let why = ended.unwrap_err();
+        assert!(why.contains("|ratio - 1| is 0.0513"), "{why}");
+        assert!(why.contains("nothing of this update is saved"), "{why}");
+        // As far as the setting allows.
+        let (ended, _) = with(drifted, 0.1, "allowed");
+        assert_eq!(ended, Ok(RunStatus::Finished));
     }
 
     #[test]

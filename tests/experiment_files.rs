@@ -102,7 +102,20 @@ fn every_value_of_the_credit_grammar_is_read_and_written() {
             ],
         ),
         ("support", &["off", "on"]),
-        ("scorer", &["policy", "frozen"]),
+        ("scorer", &["policy", "frozen", "average(0.9)"]),
+        (
+            "estimator",
+            &[
+                "grpo",
+                "dr_grpo",
+                "rloo",
+                "opo",
+                "gpg",
+                "reinforce_plus_plus(0.99)",
+                "reinforce_plus_plus_baseline",
+                "passk",
+            ],
+        ),
         ("first", &["skip", "minus_empty"]),
         ("placebo", &["off", "shuffled_gold"]),
     ];

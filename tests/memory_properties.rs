@@ -1,16 +1,18 @@
 //! What must hold for every choice of the credit grammar.
 #![allow(clippy::unwrap_used)]
 
+use palimpsest::credit::CreditError;
+use palimpsest::credit::assign::{CreditContext, Rewards, credit_step};
+use palimpsest::credit::group::OVER_SCORES;
 use palimpsest::credit::memory::gain::gain;
 use palimpsest::credit::memory::placebo::shuffled;
 use palimpsest::credit::memory::returns::returns;
 use palimpsest::credit::memory::{MemoryCreditState, RoundReward};
-use palimpsest::credit::plugin::{Rewards, credit_group};
 use palimpsest::credit::spread::token_credit;
 use palimpsest::experiment::{
-    Baseline, CreditSettings, Gate, Length, PriceSettings, Scale, Space, Threshold,
+    Baseline, CreditSettings, Estimator, Gate, Length, PriceSettings, Scale, Space, Threshold,
 };
-use palimpsest::trajectory::{Advantages, MemoryReward, Row};
+use palimpsest::trajectory::{Advantages, MemoryReward, Part, Row};
 use proptest::prelude::*;
 
 fn any_settings() -> impl Strategy<Value = CreditSettings> {
@@ -38,8 +40,14 @@ fn any_settings() -> impl Strategy<Value = CreditSettings> {
         Just(Length::Budget(20.0)),
     ];
     let discount = prop_oneof![Just(0.0f32), Just(0.5), Just(1.0)];
-    (baseline, scale, gate, length, discount).prop_map(
-        |(baseline, scale, gate, length, discount)| CreditSettings {
+    let estimator = prop_oneof![
+        prop::sample::select(OVER_SCORES.to_vec()),
+        Just(Estimator::ReinforcePlusPlus(1.0)),
+        Just(Estimator::ReinforcePlusPlus(0.9)),
+    ];
+    (estimator, baseline, scale, gate, length, discount).prop_map(
+        |(estimator, baseline, scale, gate, length, discount)| CreditSettings {
+            estimator,
             baseline,
             scale,
             gate,
@@ -55,11 +63,12 @@ fn any_group() -> impl Strategy<Value = Vec<Rewards>> {
     let rollout = (
         any::<bool>(),
         prop::collection::vec((-1.0f32..1.0, 0u32..80), 0..5),
+        prop::collection::vec(-2.0f32..2.0, 36),
     );
     prop::collection::vec(rollout, 2..7).prop_map(|rollouts| {
         rollouts
             .into_iter()
-            .map(|(right, rounds)| Rewards {
+            .map(|(right, rounds, kl)| Rewards {
                 outcome: f64::from(u8::from(right)),
                 memory: (1u32..)
                     .zip(rounds)
@@ -70,6 +79,9 @@ fn any_group() -> impl Strategy<Value = Vec<Rewards>> {
                         ..MemoryReward::default()
                     })
                     .collect(),
+                // As `row` lays six turns out.
+                sampled: vec![6; 6],
+                kl: kl.chunks(6).map(<[f32]>::to_vec).collect(),
             })
             .collect()
     })
@@ -82,8 +94,19 @@ fn state() -> MemoryCreditState {
     }
 }
 
+fn credited(group: &[Rewards], settings: &CreditSettings) -> Result<Vec<Advantages>, CreditError> {
+    let context = CreditContext {
+        settings,
+        step: 0,
+        kl_weight: 0.05,
+        state: &state(),
+    };
+    let mut credited = credit_step(&[group.to_vec()], context)?;
+    Ok(credited.groups.remove(0))
+}
+
 fn credit(group: &[Rewards], settings: &CreditSettings) -> Vec<Advantages> {
-    credit_group(group, settings, 0, &state()).unwrap().0
+    credited(group, settings).unwrap()
 }
 
 /// A row of one prompt, then for each turn notes, an action and a tool result of this length.
@@ -135,8 +158,9 @@ proptest! {
             let credit = token_credit(&row, &advantages).unwrap();
             for (at, on) in row.mask.iter().enumerate() {
                 let parts = [credit.outcome[at], credit.memory[at], credit.weight[at]];
-                prop_assert!(*on || parts == [0.0; 3]);
-                prop_assert!(parts[2] == parts[0] + parts[1]);
+                let kl = credit.kl.get(at).copied().unwrap_or(0.0);
+                prop_assert!(*on || (parts == [0.0; 3] && kl == 0.0));
+                prop_assert!(parts[2] == parts[0] + kl + parts[1]);
             }
         }
     }
@@ -152,7 +176,12 @@ proptest! {
         let mut expected = straight;
         expected.rotate_left(by);
         for (ours, expected) in credit(&turned, &settings).iter().zip(&expected) {
-            prop_assert!((ours.outcome - expected.outcome).abs() < 1e-5);
+            for (ours, expected) in [(&ours.outcome, &expected.outcome), (&ours.kl, &expected.kl)] {
+                for (turn, token) in [(0, 0), (2, 5), (5, 3)] {
+                    let of = |part: &Part| part.at(turn, token).unwrap();
+                    prop_assert!((of(ours) - of(expected)).abs() < 1e-4 * of(expected).abs().max(1.0));
+                }
+            }
             prop_assert_eq!(ours.memory.len(), expected.memory.len());
             for ((turn, ours), (of, expected)) in ours.memory.iter().zip(&expected.memory) {
                 prop_assert_eq!(turn, of);
@@ -194,7 +223,7 @@ proptest! {
             return Ok(());
         };
         group[member].memory[0].reward = bad;
-        let error = credit_group(&group, &settings, 0, &state()).unwrap_err().to_string();
+        let error = credited(&group, &settings).unwrap_err().to_string();
         let names = format!("member {member}, turn 1");
         prop_assert!(error.contains(&names), "{}", error);
     }

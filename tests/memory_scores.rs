@@ -246,6 +246,11 @@ fn the_scorer_is_named_in_the_request() {
         ..CreditSettings::mempo()
     };
     assert_eq!(plan(&frozen).request.under, Weights::Reference);
+    let average = CreditSettings {
+        scorer: Scorer::Average(0.9),
+        ..CreditSettings::mempo()
+    };
+    assert_eq!(plan(&average).request.under, Weights::Average);
 }
 
 #[test]

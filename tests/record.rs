@@ -52,6 +52,7 @@ fn what_was_written_is_read_back() {
     assert_eq!(block.ids.len(), block.weight.len());
     for i in 0..block.ids.len() {
         assert_eq!(block.weight[i], block.outcome[i] + block.memory[i]);
+        assert_eq!(block.kl[i], 0.0);
     }
 }
 
@@ -127,7 +128,7 @@ fn what_a_resumed_run_did_again_counts_once() {
     let record = RunRecord::read(&folder).unwrap();
     assert!(matches!(
         record.notices[..],
-        [Notice::Void { count: 35, .. }]
+        [Notice::Void { count: 36, .. }]
     ));
     let view = record.view();
     assert_eq!((view.steps, view.resumes), (2, 1));

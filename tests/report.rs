@@ -44,6 +44,10 @@ fn a_finished_run_is_told_on_one_self_contained_page() {
         "aria-label=\"Exact match: deployed 0.31 at step 0, 0.59 at step 10",
         "turn limit",
         "outcome +0.60 + memory +0.24 = weight +0.84",
+        "Groups that taught nothing",
+        "every rollout is wrong",
+        "all memory rewards are equal",
+        "<td>5</td><td>25 %</td><td class=\"left\">2, 4, 6, 8, 10</td>",
     ] {
         assert!(page.contains(text), "{text:?} is missing");
     }

@@ -7,7 +7,7 @@ mod common;
 
 use common::{engine, ids, supervised};
 use palimpsest::engine::{
-    Engine, EngineError, LearnBatch, LearnKnobs, LearnReport, LearnRow, ScoreRequest,
+    Engine, EngineError, LearnBatch, LearnKnobs, LearnReport, LearnRow, ScoreRequest, Weights,
 };
 use palimpsest::experiment::{
     Aggregation, ClipCovSettings, Importance, ImportanceSettings, KlCovSettings, PolicyLoss,
@@ -16,13 +16,17 @@ use palimpsest::torch::TorchEngine;
 use palimpsest::trajectory::TrajectoryId;
 
 fn score(engine: &mut TorchEngine, ids: &[u32]) -> Vec<f32> {
+    score_under(engine, ids, Weights::Policy)
+}
+
+fn score_under(engine: &mut TorchEngine, ids: &[u32], under: Weights) -> Vec<f32> {
     let request = ScoreRequest {
         id: TrajectoryId::default(),
         trunk: ids.to_vec(),
         score_trunk: true,
         branches: vec![],
         temperature: 1.0,
-        under: Default::default(),
+        under,
     };
     engine.score(&[request]).unwrap()[0].trunk.clone()
 }
@@ -167,6 +171,67 @@ fn a_saved_and_loaded_engine_goes_on_learning_bit_for_bit() {
         resumed.learn(&batch).unwrap(),
     ];
     assert_eq!(actual, expected);
+}
+
+#[test]
+fn the_average_is_the_policy_at_decay_0_never_moves_at_1_and_lies_between_otherwise() {
+    let text = ids(77, 40);
+    let after = |decay: f32| {
+        let mut engine = engine(5);
+        let mut batch = batch(&mut engine);
+        engine.begin_average();
+        engine.freeze_reference();
+        batch.knobs.average_decay = Some(decay);
+        engine.learn(&batch).unwrap();
+        [Weights::Policy, Weights::Reference, Weights::Average]
+            .map(|under| score_under(&mut engine, &text, under))
+    };
+    let [policy, start, average] = after(0.0);
+    assert_eq!(average, policy);
+    assert_ne!(policy, start);
+    let [_, start, average] = after(1.0);
+    assert_eq!(average, start);
+    let [policy, start, average] = after(0.5);
+    let gap = |a: &[f32], b: &[f32]| -> f32 { a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum() };
+    let (whole, half) = (gap(&policy, &start), gap(&average, &start));
+    assert!(
+        half > 0.3 * whole && half < 0.7 * whole,
+        "{half} of {whole}"
+    );
+    assert!(gap(&average, &policy) > 0.3 * whole);
+}
+
+#[test]
+fn an_average_goes_on_bit_for_bit_after_a_load_and_is_asked_for_in_vain_without_one() {
+    let text = ids(78, 30);
+    let folder = tempfile::tempdir().unwrap();
+    let mut whole = engine(5);
+    let mut batch = batch(&mut whole);
+    batch.knobs.average_decay = Some(0.7);
+    let refused = whole.learn(&batch).unwrap_err().to_string();
+    assert!(
+        refused.contains("no average of the policy was begun"),
+        "{refused}"
+    );
+    whole.begin_average();
+    whole.learn(&batch).unwrap();
+    whole.save(folder.path(), true).unwrap();
+    let mut resumed = engine(6);
+    resumed.load(folder.path(), true).unwrap();
+    for engine in [&mut whole, &mut resumed] {
+        engine.learn(&batch).unwrap();
+    }
+    let of = |engine: &mut TorchEngine| score_under(engine, &text, Weights::Average);
+    assert_eq!(of(&mut whole), of(&mut resumed));
+    assert_ne!(of(&mut whole), score(&mut whole, &text));
+    batch.knobs.average_decay = Some(1.5);
+    assert!(
+        whole
+            .learn(&batch)
+            .unwrap_err()
+            .to_string()
+            .contains("from 0")
+    );
 }
 
 #[test]

@@ -84,6 +84,33 @@ pub enum CreditError {
         /// Sampled tokens in all.
         count: usize,
     },
+    /// An estimator over tokens where one score a rollout is all there is.
+    #[error(
+        "reinforce_plus_plus estimates tokens, and one score a rollout is given; lay its reward on the last sampled token"
+    )]
+    OverTokens,
+    /// Numbers by turn and token that are not one for each sampled token.
+    #[error(
+        "{what} of turn {turn}: {found} numbers for {sampled} sampled tokens; there must be one for each"
+    )]
+    TokensOfTurn {
+        /// What the numbers are.
+        what: &'static str,
+        /// The turn, from 0.
+        turn: usize,
+        /// Numbers given.
+        found: usize,
+        /// Tokens sampled.
+        sampled: usize,
+    },
+    /// A row with a sampled token that has no advantage of its own.
+    #[error("turn {turn}: sampled token {token} has no advantage")]
+    NoAdvantage {
+        /// The turn, from 0.
+        turn: u32,
+        /// The token, from 0 over the sampled ones of the turn.
+        token: usize,
+    },
     /// What was wrong inside one of several groups.
     #[error("group {group}: {source}")]
     InGroup {

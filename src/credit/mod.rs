@@ -3,6 +3,7 @@
 //! Reads scores, memory rewards and rows; writes advantages by source. No components, no engine: the
 //! learner, the record, the report and the tests call the same functions.
 
+pub mod assign;
 pub mod audit;
 pub mod baseline;
 mod error;

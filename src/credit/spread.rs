@@ -1,7 +1,9 @@
 //! From advantages to the weight of every token, kept apart by source.
 
+use std::collections::BTreeMap;
+
 use super::CreditError;
-use crate::trajectory::{Advantages, Row};
+use crate::trajectory::{Advantages, Part, Row};
 
 /// The parts of every token's weight; each has the length of the row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,16 +12,19 @@ pub struct TokenCredit {
     pub outcome: Vec<f32>,
     /// A_M,t on the sampled tokens of the notes of turn t, tags included, 0 elsewhere.
     pub memory: Vec<f32>,
-    /// What the learner multiplies: outcome + memory.
+    /// What the KL in the reward changed, on sampled tokens; empty if it costs nothing.
+    pub kl: Vec<f32>,
+    /// What the learner multiplies: outcome + KL + memory.
     pub weight: Vec<f32>,
 }
 
-/// Lays advantages out over a row: `A_k = A_T + A_M,t` for tokens inside `mem_t`, `A_T` for every
-/// other sampled token, exactly 0 for the prompt's and the tools' (MemPO, arXiv 2603.00680).
+/// Lays advantages out over a row: `A_k = A_T + A_KL + A_M,t` for tokens inside `mem_t`,
+/// `A_T + A_KL` for every other sampled token, exactly 0 for the prompt's and the tools' (MemPO,
+/// arXiv 2603.00680).
 ///
 /// # Errors
 /// A mask of another length than the row; a span of notes that leaves the row or overlaps the one
-/// before it.
+/// before it; a sampled token without a number where the estimator gives one a token.
 pub fn token_credit(row: &Row, advantages: &Advantages) -> Result<TokenCredit, CreditError> {
     let mut credit = TokenCredit::default();
     token_credit_into(row, advantages, &mut credit)?;
@@ -45,16 +50,21 @@ pub fn token_credit_into(
     let TokenCredit {
         outcome,
         memory,
+        kl,
         weight,
     } = credit;
     // One pass each, over slices of one length: the compiler turns them into wide instructions.
-    outcome.clear();
-    let on_sampled = |&on: &bool| if on { advantages.outcome } else { 0.0 };
-    outcome.extend(row.mask.iter().map(on_sampled));
+    lay_out(row, &advantages.outcome, outcome)?;
     memory.clear();
     memory.resize(length, 0.0);
     weight.clear();
-    weight.extend_from_slice(outcome);
+    if advantages.kl.is_nothing() {
+        kl.clear();
+        weight.extend_from_slice(outcome);
+    } else {
+        lay_out(row, &advantages.kl, kl)?;
+        weight.extend(outcome.iter().zip(&*kl).map(|(outcome, kl)| outcome + kl));
+    }
     let mut free_from = 0;
     for &(turn, start, end) in &row.notes {
         let bad = |problem| CreditError::BadSpan {
@@ -89,6 +99,41 @@ pub fn token_credit_into(
     Ok(())
 }
 
+/// A part on every sampled token of a row, 0 elsewhere.
+fn lay_out(row: &Row, part: &Part, column: &mut Vec<f32>) -> Result<(), CreditError> {
+    column.clear();
+    match part {
+        Part::Same(value) => {
+            let on_sampled = |&on: &bool| if on { *value } else { 0.0 };
+            column.extend(row.mask.iter().map(on_sampled));
+        }
+        Part::Each(_) => {
+            if row.turn.len() != row.mask.len() {
+                return Err(CreditError::MaskLength {
+                    found: row.mask.len(),
+                    expected: row.turn.len(),
+                });
+            }
+            // Sampled tokens met so far, by turn.
+            let mut met: BTreeMap<u32, usize> = BTreeMap::new();
+            for (&on, &turn) in row.mask.iter().zip(&row.turn) {
+                if !on {
+                    column.push(0.0);
+                    continue;
+                }
+                let token = met.entry(turn).or_default();
+                let value = part.at(turn, *token);
+                column.push(value.ok_or(CreditError::NoAdvantage {
+                    turn,
+                    token: *token,
+                })?);
+                *token += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,14 +153,44 @@ mod tests {
         let credit = token_credit(
             &row(),
             &Advantages {
-                outcome: 1.0,
+                outcome: 1.0.into(),
                 memory: vec![(1, -0.5)],
+                ..Advantages::default()
             },
         )
         .unwrap();
         assert_eq!(credit.outcome, [0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
         assert_eq!(credit.memory, [0.0, 0.0, 0.0, 0.0, 0.0, -0.5, -0.5, 0.0]);
         assert_eq!(credit.weight, [0.0, 1.0, 1.0, 1.0, 0.0, 0.5, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn numbers_of_tokens_follow_turns_and_sampled_tokens_and_parts_add_up() {
+        let advantages = Advantages {
+            outcome: Part::Each(vec![vec![1.0, 2.0, 3.0], vec![4.0, 5.0, 6.0]]),
+            kl: Part::Same(-0.25),
+            memory: vec![(1, 10.0)],
+        };
+        let credit = token_credit(&row(), &advantages).unwrap();
+        assert_eq!(credit.outcome, [0.0, 1.0, 2.0, 3.0, 0.0, 4.0, 5.0, 6.0]);
+        let k = -0.25;
+        assert_eq!(credit.kl, [0.0, k, k, k, 0.0, k, k, k]);
+        assert_eq!(
+            credit.weight,
+            [0.0, 0.75, 1.75, 2.75, 0.0, 13.75, 14.75, 5.75]
+        );
+        let short = Advantages {
+            outcome: Part::Each(vec![vec![1.0, 2.0, 3.0], vec![4.0]]),
+            ..Advantages::default()
+        };
+        assert_eq!(
+            token_credit(&row(), &short),
+            Err(CreditError::NoAdvantage { turn: 1, token: 1 })
+        );
+        // Lists that are used again hold nothing of before.
+        let mut again = credit;
+        token_credit_into(&row(), &Advantages::default(), &mut again).unwrap();
+        assert_eq!((again.kl.len(), again.weight), (0, vec![0.0; 8]));
     }
 
     #[test]

@@ -32,10 +32,12 @@ pub enum EngineRequest {
     Learn(LearnBatch),
     /// [`Engine::supervise`].
     Supervise(SupervisedBatch),
-    /// [`Engine::begin_rl`], and [`Engine::freeze_reference`] if asked.
+    /// [`Engine::begin_rl`], then [`Engine::freeze_reference`] and [`Engine::begin_average`] if asked.
     BeginRl {
         /// Whether a reference policy is kept.
         reference: bool,
+        /// Whether a moving average of the policy is kept.
+        average: bool,
     },
     /// [`Engine::save`].
     Save {
@@ -157,10 +159,13 @@ fn serve(
             EngineRequest::Supervise(batch) => {
                 engine.supervise(&batch).map(EngineReply::Supervised)
             }
-            EngineRequest::BeginRl { reference } => {
+            EngineRequest::BeginRl { reference, average } => {
                 engine.begin_rl();
                 if reference {
                     engine.freeze_reference();
+                }
+                if average {
+                    engine.begin_average();
                 }
                 Ok(EngineReply::BegunRl)
             }

@@ -87,11 +87,15 @@ pub trait Engine {
     /// Keeps a frozen copy of the current weights as the reference policy for KL.
     fn freeze_reference(&mut self);
 
+    /// Begins a moving average of the policy at its current weights; updates with
+    /// [`LearnKnobs::average_decay`] move it. An engine without weights of its own keeps none.
+    fn begin_average(&mut self) {}
+
     /// Begins the RL stage: drops training-only aids and optimizer state of the cold start.
     fn begin_rl(&mut self);
 
     /// Writes the policy as a Hugging Face folder (config.json, model.safetensors, tokenizer files)
-    /// and, if asked, the optimizer and reference beside it, so that training goes on bit for bit.
+    /// and, if asked, the optimizer, reference and average beside it, so that training goes on bit for bit.
     ///
     /// # Errors
     /// [`EngineError::Io`].

@@ -79,6 +79,8 @@ pub enum Weights {
     Policy,
     /// The copy of [`super::Engine::freeze_reference`].
     Reference,
+    /// The moving average that [`super::Engine::begin_average`] began.
+    Average,
 }
 
 /// Asks for log-probs: of the trunk, and of branches that hang on it. One forward pass per request
@@ -160,6 +162,9 @@ pub struct LearnKnobs {
     pub grad_clip: f32,
     /// Temperature the rows were sampled at.
     pub temperature: f32,
+    /// After the update, the moving average of the weights becomes this times itself + (1 - this)
+    /// times the policy; none if no average is kept.
+    pub average_decay: Option<f32>,
 }
 
 impl Default for LearnKnobs {
@@ -183,6 +188,7 @@ impl Default for LearnKnobs {
             weight_decay: 0.0,
             grad_clip: 1.0,
             temperature: 1.0,
+            average_decay: None,
         }
     }
 }

@@ -12,7 +12,7 @@
 ///         /// A sentence.
 ///         "other" => Other(argument: Type, where at_least(1.0) or "what happens otherwise"),
 ///     }
-///     planned { "later" }
+///     planned { "later" because "it needs what is not there" }
 /// }
 /// ```
 macro_rules! choice {
@@ -26,7 +26,7 @@ macro_rules! choice {
                 )?,
             )+
         }
-        $(planned { $($planned:literal),+ })?
+        $(planned { $($planned:literal because $why:literal),+ })?
     ) => {
         $(#[doc = $about])+
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize $($(, $extra)+)?)]
@@ -40,7 +40,7 @@ macro_rules! choice {
 
         impl $name {
             const WORDS: &[&str] = &[$($word),+];
-            const PLANNED: &[&str] = &[$($($planned),+)?];
+            const PLANNED: &[(&str, &str)] = &[$($(($planned, $why)),+)?];
         }
 
         impl $crate::experiment::setting::Setting for $name {

@@ -1,15 +1,39 @@
 //! Presets of the credit grammar, and the short questions that the credit code asks of it.
 
 use super::spec::{
-    Answers, Baseline, CreditSettings, Experiment, First, Gate, Placebo, Scale, Scorer, Space,
-    Support, Target, Threshold, Weight,
+    Answers, Baseline, CreditSettings, Experiment, First, Gate, KlInReward, Placebo, Scale, Scorer,
+    Space, Support, Target, Threshold, Weight,
 };
 
 impl Experiment {
-    /// Whether a copy of the policy at the start of RL has to be kept: for the KL, or to score.
+    /// Whether a copy of the policy at the start of RL has to be kept: for the KL in loss or reward, or
+    /// to score.
     #[must_use]
     pub fn needs_reference(&self) -> bool {
-        self.learner.kl_weight > 0.0 || self.credit.memory && self.credit.scorer == Scorer::Frozen
+        self.learner.kl_weight > 0.0
+            || self.pays_for_kl()
+            || self.credit.memory && self.credit.scorer == Scorer::Frozen
+    }
+
+    /// Decay of the moving average of the policy, if that has to be kept: to score.
+    #[must_use]
+    pub fn average_decay(&self) -> Option<f32> {
+        match self.credit.scorer {
+            Scorer::Average(decay) if self.credit.memory => Some(decay),
+            _ => None,
+        }
+    }
+
+    /// Whether the KL to the reference costs reward.
+    #[must_use]
+    pub fn pays_for_kl(&self) -> bool {
+        self.learner.kl_in_reward != KlInReward::Off
+    }
+
+    /// Whether something is scored between rollouts and credit.
+    #[must_use]
+    pub fn scores(&self) -> bool {
+        self.credit.memory || self.pays_for_kl()
     }
 }
 
@@ -124,12 +148,6 @@ impl CreditSettings {
             placebo: Placebo::ShuffledGold,
             ..Self::mempo_prob()
         }
-    }
-
-    /// Whether the outcome advantage is divided by the group's standard deviation.
-    #[must_use]
-    pub fn outcome_std(&self) -> bool {
-        self.outcome_scale == Scale::Std
     }
 
     /// Factor of the memory advantage in RL step `step` (from 0); 0 if memory credit is off.

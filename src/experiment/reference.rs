@@ -115,7 +115,7 @@ fn row(field: &FieldInfo, text: &mut String) {
     );
 }
 
-fn choice(about: &str, choices: &[WordInfo], planned: &[&str]) -> String {
+fn choice(about: &str, choices: &[WordInfo], planned: &[(&str, &str)]) -> String {
     let mut text = format!("{}\n\n", about.trim());
     for info in choices {
         let spelled = match &info.argument {
@@ -133,7 +133,10 @@ fn choice(about: &str, choices: &[WordInfo], planned: &[&str]) -> String {
         text.push('\n');
     }
     if !planned.is_empty() {
-        let names: Vec<String> = planned.iter().map(|word| format!("`{word}`")).collect();
+        let names: Vec<String> = planned
+            .iter()
+            .map(|(word, why)| format!("`{word}` ({why})"))
+            .collect();
         let _ = writeln!(text, "- planned, refused for now: {}", names.join(", "));
     }
     text

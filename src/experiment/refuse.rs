@@ -80,18 +80,18 @@ pub(super) fn word<T: Setting>(
     raw: &str,
     word: &str,
     words: &[&str],
-    planned: &[&str],
+    planned: &[(&str, &str)],
     reader: &mut Reader<'_>,
 ) {
     let available = available(&T::shape());
-    if planned.contains(&word) {
+    if let Some((_, why)) = planned.iter().find(|(planned, _)| *planned == word) {
         return reader.refuse(
             path,
             raw,
             format!("{path} {word} is planned and not built yet"),
             None,
             format!("available: {available}"),
-            "no code would follow it",
+            *why,
         );
     }
     let mut kept = String::new();
@@ -100,7 +100,7 @@ pub(super) fn word<T: Setting>(
         path,
         raw,
         format!("{path} {}", excerpt(raw)),
-        nearest(word, words.iter().chain(planned).copied()),
+        nearest(word, words.iter().copied()),
         format!("one of {available}"),
         format!("passed over, it would stay at {}", excerpt(&kept)),
     );

@@ -40,12 +40,12 @@ pub(super) enum Shape {
     Value(&'static str),
     /// Settings in round brackets: name, sentence and parts.
     Struct(&'static str, &'static str, Vec<FieldInfo>),
-    /// One of several words: name, sentence, words and planned words.
+    /// One of several words: name, sentence, words, and planned words with why they wait.
     Choice(
         &'static str,
         &'static str,
         Vec<WordInfo>,
-        &'static [&'static str],
+        &'static [(&'static str, &'static str)],
     ),
     /// A list.
     List(Box<Shape>),

@@ -223,13 +223,15 @@ pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
 /// Memory of weights, training and cache.
 fn memory(experiment: &Experiment, shape: &DecoderSettings, lines: &mut Vec<String>) {
     let weights = shape.parameters() * FLOAT;
-    let reference = if experiment.needs_reference() {
-        format!(", reference policy {}", bytes(weights))
-    } else {
-        String::new()
-    };
+    let mut copies = String::new();
+    if experiment.needs_reference() {
+        copies += &format!(", reference policy {}", bytes(weights));
+    }
+    if experiment.average_decay().is_some() {
+        copies += &format!(", average policy {}", bytes(weights));
+    }
     lines.push(format!(
-        "memory: weights {}, gradients and optimizer {}{reference}; activations come on top",
+        "memory: weights {}, gradients and optimizer {}{copies}; activations come on top",
         bytes(weights),
         bytes(3 * weights),
     ));

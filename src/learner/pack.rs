@@ -3,11 +3,9 @@
 use rand::seq::SliceRandom as _;
 
 use crate::credit::CreditError;
-use crate::credit::spread::{TokenCredit, token_credit};
-use crate::experiment::ContextKind;
+use crate::credit::spread::{TokenCredit, token_credit_into};
 use crate::random::{Domain, stream};
-use crate::rollout::{ForcedIds, training_rows};
-use crate::trajectory::{Advantages, QuestionData, Row, TrajectoryId, Turn};
+use crate::trajectory::{Advantages, Row, TrajectoryId};
 
 /// A row with the credit of every token.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,33 +20,30 @@ pub struct PackedRow {
     pub credit: TokenCredit,
 }
 
-/// The rows of one trajectory. Credit was assigned per trajectory first; here it is copied to the
-/// rows. A row without a sampled token is left out.
+/// Lays the credit of one trajectory over its rows. Credit was assigned per trajectory first; here it
+/// is copied to the rows. A row without a sampled token is left out. `spare` are lists of an earlier
+/// step, which are filled again: memory fresh from the system costs more than all the arithmetic.
 ///
 /// # Errors
-/// Notes spans that do not fit.
+/// Notes spans that do not fit, or sampled tokens without credit.
 pub fn pack_rows(
     id: TrajectoryId,
-    context: ContextKind,
-    question: &QuestionData,
-    turns: &[Turn],
-    forced: &ForcedIds,
+    rows: Vec<Row>,
     advantages: &Advantages,
+    spare: &mut Vec<TokenCredit>,
 ) -> Result<Vec<PackedRow>, CreditError> {
-    training_rows(context, question, turns, forced)
-        .into_iter()
-        .filter(|row| row.mask.contains(&true))
-        .enumerate()
-        .map(|(number, row)| {
-            let credit = token_credit(&row, advantages)?;
-            Ok(PackedRow {
-                id,
-                number: number as u32,
-                row,
-                credit,
-            })
+    let pack = |(number, row): (u32, Row)| {
+        let mut credit = spare.pop().unwrap_or_default();
+        token_credit_into(&row, advantages, &mut credit)?;
+        Ok(PackedRow {
+            id,
+            number,
+            row,
+            credit,
         })
-        .collect()
+    };
+    let trained = rows.into_iter().filter(|row| row.mask.contains(&true));
+    (0..).zip(trained).map(pack).collect()
 }
 
 /// Deals shuffled row numbers into `count` mini-batches (fewer if there are fewer rows), once per

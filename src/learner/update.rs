@@ -4,27 +4,42 @@ use bevy_ecs::prelude::*;
 
 use super::pack::{PackedRow, mini_batches, pack_rows};
 use crate::credit::kl::KlController;
+use crate::credit::spread::TokenCredit;
 use crate::engine::{
     EngineInbox, EngineLink, EngineRequest, LearnBatch, LearnKnobs, LearnReport, LearnRow,
 };
-use crate::experiment::{KlControl, LearnerSettings};
-use crate::rollout::{Roster, RunSettings, TaskHandle};
+use crate::experiment::{Experiment, KlControl, LearnerSettings};
+use crate::rollout::{Roster, RunSettings, TaskHandle, View, training_rows};
 use crate::schedule::{Activity, Cursor, Phase};
 use crate::trajectory::{Advantages, Question, Turns};
 
-/// The rows of the update under way, and its report once it is in.
+/// The update under way: its rows, what is to be sent, and its report once it is in.
 #[derive(Resource, Clone, Debug, Default)]
 pub struct Updated {
     /// The rows, in the order of the learn batch.
     pub rows: Vec<PackedRow>,
+    /// What is to be sent; none once it is.
+    pub batch: Option<LearnBatch>,
+    /// Row numbers of each mini-batch, as they are sent.
+    pub mini_batches: Vec<Vec<usize>>,
     /// Learning rate.
     pub lr: f32,
-    /// Weight of the KL to the reference.
+    /// Weight of the KL to the reference in the loss.
     pub kl_weight: f32,
     /// What the update did. The recorder takes it out.
     pub report: Option<LearnReport>,
     /// The step it belongs to.
     pub step: u32,
+    /// Lists of rows that have served, to be filled again.
+    spare: Vec<TokenCredit>,
+}
+
+impl Updated {
+    /// Forgets the rows, and keeps their lists for the next step.
+    pub fn clear_rows(&mut self) {
+        let rows = self.rows.drain(..);
+        self.spare.extend(rows.map(|packed| packed.credit));
+    }
 }
 
 /// Learning rate of RL step `step`: linear warm-up, then linear to `final_lr_share` of the peak at
@@ -54,6 +69,7 @@ pub fn begin_rl(
     if phase.begin(Activity::BeginRl) {
         link.send(EngineRequest::BeginRl {
             reference: settings.0.needs_reference(),
+            average: settings.0.average_decay().is_some(),
         })?;
     }
     if std::mem::take(&mut inbox.begun_rl) {
@@ -63,90 +79,100 @@ pub fn begin_rl(
     Ok(())
 }
 
-/// Packs the trajectories of the step into rows and sends the update.
-pub fn send_update(
+/// Packs the trajectories of the step into rows, and makes the update that is to be sent.
+pub fn pack_update(
     mut phase: ResMut<Phase>,
     cursor: Res<Cursor>,
     settings: Res<RunSettings>,
     task: Res<TaskHandle>,
     roster: Res<Roster>,
-    trajectories: Query<(&Question, &Turns, &Advantages)>,
+    trajectories: Query<(&Question, &View, &Turns, &Advantages)>,
     mut updated: ResMut<Updated>,
-    mut link: ResMut<EngineLink>,
 ) -> Result {
     if !phase.begin(Activity::Learning) {
         return Ok(());
     }
     let experiment = &settings.0;
+    let mut spare = std::mem::take(&mut updated.spare);
     let mut rows = Vec::new();
     for (&id, &entity) in &roster.entities {
-        let Ok((question, turns, advantages)) = trajectories.get(entity) else {
+        let Ok((question, view, turns, advantages)) = trajectories.get(entity) else {
             continue;
         };
-        let packed = pack_rows(
-            id,
-            experiment.rollout.context,
-            &question.0,
-            &turns.0,
-            &task.forced,
-            advantages,
-        )
-        .with_context(|| format!("trajectory {id}"))?;
+        let of = training_rows(view.0, &question.0, &turns.0, &task.forced);
+        let packed = pack_rows(id, of, advantages, &mut spare)
+            .with_context(|| format!("trajectory {id}"))?;
         rows.extend(packed);
     }
     let learner = &experiment.learner;
+    let mini_batches = mini_batches(
+        rows.len(),
+        learner.mini_batches,
+        learner.epochs,
+        experiment.seed,
+        cursor.step,
+    );
     let lr = learning_rate(learner, cursor.step);
     // A weight moved by a controller is part of the cursor, so that a resumed run goes on with it.
     let kl_weight = cursor.kl_weight.map_or(learner.kl_weight, |w| w as f32);
+    let row = |packed: &PackedRow| LearnRow {
+        ids: packed.row.ids.clone(),
+        mask: packed.row.mask.clone(),
+        old_logprobs: packed.row.logprobs.clone(),
+        advantages: packed.credit.weight.clone(),
+    };
     let batch = LearnBatch {
-        rows: rows
-            .iter()
-            .map(|packed| LearnRow {
-                ids: packed.row.ids.clone(),
-                mask: packed.row.mask.clone(),
-                old_logprobs: packed.row.logprobs.clone(),
-                advantages: packed.credit.weight.clone(),
-            })
-            .collect(),
-        mini_batches: mini_batches(
-            rows.len(),
-            learner.mini_batches,
-            learner.epochs,
-            experiment.seed,
-            cursor.step,
-        ),
-        knobs: LearnKnobs {
-            clip_low: learner.clip_low,
-            clip_high: learner.clip_high,
-            clip_dual: if learner.clip_dual > 0.0 {
-                learner.clip_dual
-            } else {
-                f32::INFINITY
-            },
-            kl_weight,
-            kl_kind: learner.kl_kind,
-            policy_loss: learner.policy_loss,
-            aggregation: learner.aggregation,
-            entropy_weight: learner.entropy_weight,
-            importance: learner.importance,
-            micro_batch: learner.micro_batch,
-            address: (experiment.seed, cursor.step),
-            lr,
-            betas: learner.betas,
-            eps: learner.eps,
-            weight_decay: learner.weight_decay,
-            grad_clip: learner.grad_clip,
-            temperature: experiment.rollout.temperature,
-        },
+        rows: rows.iter().map(row).collect(),
+        mini_batches: mini_batches.clone(),
+        knobs: knobs(experiment, cursor.step, lr, kl_weight),
     };
     *updated = Updated {
         rows,
+        batch: Some(batch),
+        mini_batches,
         lr,
         kl_weight,
         report: None,
         step: cursor.step,
+        spare,
     };
-    link.send(EngineRequest::Learn(batch))?;
+    Ok(())
+}
+
+/// The knobs of RL step `step`.
+fn knobs(experiment: &Experiment, step: u32, lr: f32, kl_weight: f32) -> LearnKnobs {
+    let learner = &experiment.learner;
+    LearnKnobs {
+        clip_low: learner.clip_low,
+        clip_high: learner.clip_high,
+        clip_dual: if learner.clip_dual > 0.0 {
+            learner.clip_dual
+        } else {
+            f32::INFINITY
+        },
+        kl_weight,
+        kl_kind: learner.kl_kind,
+        policy_loss: learner.policy_loss,
+        aggregation: learner.aggregation,
+        entropy_weight: learner.entropy_weight,
+        importance: learner.importance,
+        micro_batch: learner.micro_batch,
+        address: (experiment.seed, step),
+        lr,
+        betas: learner.betas,
+        eps: learner.eps,
+        weight_decay: learner.weight_decay,
+        grad_clip: learner.grad_clip,
+        temperature: experiment.rollout.temperature,
+        average_decay: experiment.average_decay(),
+    }
+}
+
+/// Sends the update, once it has passed the audit.
+pub fn send_update(mut updated: ResMut<Updated>, mut link: ResMut<EngineLink>) -> Result {
+    if let Some(batch) = updated.batch.take() {
+        link.send(EngineRequest::Learn(batch))?;
+    }
     Ok(())
 }
 
@@ -243,10 +269,11 @@ mod tests {
     fn a_checkpoint_keeps_a_moved_weight_and_one_without_it_is_read() {
         let plain = Cursor::default();
         let text = serde_json::to_string(&plain).unwrap_or_default();
-        assert!(!text.contains("kl_weight"), "{text}");
+        assert!(!text.contains("kl_"), "{text}");
         assert_eq!(serde_json::from_str::<Cursor>(&text).ok(), Some(plain));
         let moved = Cursor {
             kl_weight: Some(0.1 + 0.2),
+            kl_reward_weight: Some(0.1),
             ..plain
         };
         let text = serde_json::to_string(&moved).unwrap_or_default();

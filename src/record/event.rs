@@ -108,8 +108,11 @@ pub enum Event {
     CreditAssigned {
         /// Which.
         id: TrajectoryId,
-        /// A_T: the same for every sampled token.
+        /// A_T: the same for every sampled token, or its mean where an estimator gives one a token.
         outcome: f32,
+        /// What the KL in the reward changed in it, the same way.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        kl: f32,
         /// One entry a round that wrote notes.
         memory: Vec<MemoryCredit>,
         /// Its training rows in `tokens.bin`; none if its tokens are not kept.
@@ -155,6 +158,12 @@ pub enum Event {
         /// How.
         status: RunStatus,
     },
+}
+
+/// Whether a part has nothing to tell.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(part: &f32) -> bool {
+    *part == 0.0
 }
 
 impl Event {

@@ -13,13 +13,19 @@ use serde::{Deserialize, Serialize};
 use super::RecordError;
 use crate::trajectory::{Purpose, TokenId, TrajectoryId};
 
-/// First bytes of the file: magic, then version 1.
-pub(crate) const HEADER: [u8; 12] = *b"PLMTOKEN\x01\x00\x00\x00";
+/// First bytes of the file: magic, then the version of the columns.
+pub(crate) const HEADER: [u8; 12] = *b"PLMTOKEN\x02\x00\x00\x00";
+
+/// The file of version 1, whose blocks have no KL column. It is still read, and a run that began with
+/// it goes on: the length of a block tells its version.
+const HEADER_1: [u8; 12] = *b"PLMTOKEN\x01\x00\x00\x00";
 
 /// Bytes of a payload before its columns.
 const FIXED_BYTES: usize = 4 + 1 + 4 + 4 + 4 + 4;
 /// Bytes of one token in all columns.
-const TOKEN_BYTES: usize = 4 + 4 + 1 + 5 * 4;
+const TOKEN_BYTES: usize = 4 + 4 + 1 + 6 * 4;
+/// The same in version 1.
+const TOKEN_BYTES_1: usize = TOKEN_BYTES - 4;
 
 /// Where a block stands in `tokens.bin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +59,8 @@ pub struct TokenBlock {
     pub weight: Vec<f32>,
     /// Log-prob under the weights that its mini-batch was computed with, 0 where not trained.
     pub learner: Vec<f32>,
+    /// What the KL in the reward changed in the weight; the last column.
+    pub kl: Vec<f32>,
 }
 
 impl TokenBlock {
@@ -65,6 +73,7 @@ impl TokenBlock {
             &self.memory,
             &self.weight,
             &self.learner,
+            &self.kl,
         ];
         if self.turn.len() != n || self.mask.len() != n || floats.iter().any(|c| c.len() != n) {
             return Err(layout(format!(
@@ -117,6 +126,7 @@ impl TokenBlock {
         };
         let (group, member, row) = (c.u32()?, c.u32()?, c.u32()?);
         let n = c.u32()? as usize;
+        let old = n > 0 && c.0.len() == n.saturating_mul(TOKEN_BYTES_1);
         let made = Self {
             id: TrajectoryId {
                 step,
@@ -133,6 +143,11 @@ impl TokenBlock {
             memory: c.column(n, f32::from_le_bytes)?,
             weight: c.column(n, f32::from_le_bytes)?,
             learner: c.column(n, f32::from_le_bytes)?,
+            kl: if old {
+                vec![0.0; n]
+            } else {
+                c.column(n, f32::from_le_bytes)?
+            },
         };
         if c.0.is_empty() {
             Ok(made)
@@ -195,10 +210,10 @@ impl TokenReader {
             .take(HEADER.len() as u64)
             .read_to_end(&mut head)
             .map_err(refused)?;
-        if head != HEADER {
+        if head != HEADER && head != HEADER_1 {
             return Err(RecordError::Damaged {
                 place: "at its beginning".into(),
-                why: "it does not begin with the mark of token columns, version 1".into(),
+                why: "it does not begin with the mark of token columns, version 1 or 2; a later version needs a later palimpsest".into(),
                 path,
             });
         }
@@ -226,5 +241,69 @@ impl TokenReader {
             place: format!("at byte {}", at.offset),
             why,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block() -> TokenBlock {
+        let column = |from: f32| vec![from, from + 0.5, from + 0.25];
+        TokenBlock {
+            id: TrajectoryId::default(),
+            row: 2,
+            ids: vec![7, 8, 9],
+            turn: vec![0, 0, 1],
+            mask: vec![false, true, true],
+            sampled: column(1.0),
+            outcome: column(2.0),
+            memory: column(3.0),
+            weight: column(4.0),
+            learner: column(5.0),
+            kl: column(6.0),
+        }
+    }
+
+    /// The block as version 1 wrote it: without the last column.
+    fn old_bytes(block: &TokenBlock) -> Vec<u8> {
+        let bytes = block.to_bytes().unwrap();
+        let payload = &bytes[8..bytes.len() - 4 * block.ids.len()];
+        let length = (payload.len() as u32).to_le_bytes();
+        let sum = crc32c::crc32c(payload).to_le_bytes();
+        [&length[..], &sum, payload].concat()
+    }
+
+    #[test]
+    fn a_block_is_read_as_it_was_written_and_an_old_one_has_no_kl() {
+        let block = block();
+        let bytes = block.to_bytes().unwrap();
+        assert_eq!(TokenBlock::from_bytes(&bytes).as_ref(), Ok(&block));
+        let old = TokenBlock {
+            kl: vec![0.0; 3],
+            ..block.clone()
+        };
+        assert_eq!(TokenBlock::from_bytes(&old_bytes(&block)), Ok(old));
+    }
+
+    #[test]
+    fn files_of_both_versions_are_opened_and_a_later_one_is_refused_by_its_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens.bin");
+        let block = block();
+        // A run of version 1 that was resumed: an old block, then a new one.
+        let (old, new) = (old_bytes(&block), block.to_bytes().unwrap());
+        std::fs::write(&path, [&HEADER_1[..], &old, &new].concat()).unwrap();
+        let mut reader = TokenReader::open(folder.path()).unwrap();
+        let mut offset = HEADER_1.len() as u64;
+        for (bytes, kl) in [(&old, vec![0.0; 3]), (&new, block.kl.clone())] {
+            let bytes = bytes.len() as u32;
+            let read = reader.read(TokenRef { offset, bytes }).unwrap();
+            assert_eq!((read.kl, &read.learner), (kl, &block.learner));
+            offset += u64::from(bytes);
+        }
+        std::fs::write(&path, b"PLMTOKEN\x03\x00\x00\x00").unwrap();
+        let refused = TokenReader::open(folder.path()).err().unwrap().to_string();
+        assert!(refused.contains("version 1 or 2"), "{refused}");
     }
 }

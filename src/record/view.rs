@@ -33,7 +33,7 @@ pub struct RunView {
     /// What each update did, by RL step.
     pub updates: BTreeMap<u32, Vec<MiniBatchReport>>,
     /// Groups that gave no gradient, by RL step.
-    pub silent: BTreeMap<u32, Vec<DeadGroup>>,
+    pub silent: BTreeMap<u32, SilentGroups>,
     /// Every metric: (step, value) in order.
     pub series: BTreeMap<String, Vec<(u32, f64)>>,
     /// The questions that were kept.
@@ -48,6 +48,15 @@ pub struct RunView {
 
 /// Names a question: purpose, step, number inside the step.
 pub type QuestionKey = (Purpose, u32, u32);
+
+/// The groups of an update that gave no gradient.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SilentGroups {
+    /// Groups of the step.
+    pub groups: u32,
+    /// Those without a gradient, and why.
+    pub dead: Vec<DeadGroup>,
+}
 
 /// A cold start step.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,6 +95,8 @@ pub struct TrajectoryView {
     pub outcome: Option<Outcome>,
     /// A_T, once credit is assigned.
     pub outcome_advantage: Option<f32>,
+    /// What the KL in the reward changed in it.
+    pub kl_advantage: f32,
     /// Memory rewards and advantages by round.
     pub memory: Vec<MemoryCredit>,
     /// Its training rows in `tokens.bin`.
@@ -194,11 +205,13 @@ impl RunView {
             Event::CreditAssigned {
                 id,
                 outcome,
+                kl,
                 memory,
                 tokens,
             } => {
                 let trajectory = self.trajectory(*id);
                 trajectory.outcome_advantage = Some(*outcome);
+                trajectory.kl_advantage = *kl;
                 trajectory.memory.clone_from(memory);
                 trajectory.tokens.clone_from(tokens);
             }
@@ -206,8 +219,12 @@ impl RunView {
                 self.done(*step, 0);
                 self.updates.insert(*step, mini_batches.clone());
             }
-            Event::SignalMissing { step, dead, .. } => {
-                self.silent.insert(*step, dead.clone());
+            Event::SignalMissing { step, groups, dead } => {
+                let silent = SilentGroups {
+                    groups: *groups,
+                    dead: dead.clone(),
+                };
+                self.silent.insert(*step, silent);
             }
             Event::Evaluated(row) => self.evaluations.push(*row),
             Event::TroubleFound { id, what } => self.troubles.push(Trouble {

@@ -1,11 +1,14 @@
 //! Rewards: what an answer was worth, and what the notes were worth.
 //!
-//! Reads finished trajectories; writes `Outcome` and `MemoryRewards`. P(gold | context) is asked of
-//! the engine once per step, one request a trajectory.
+//! Reads finished trajectories; writes `Outcome`, `MemoryRewards` and `KlToReference`. Scores are asked
+//! of the engine once per step: P(gold | context) in one request a trajectory, log-probs under the
+//! reference in one a row.
 
 mod answer;
-mod memory;
+mod gains;
 mod plan;
+mod reference;
+mod scores;
 
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
@@ -21,8 +24,8 @@ pub fn plugin(app: &mut App) {
         Update,
         (
             answer::judge_outcomes,
-            memory::ask_for_memory_scores.pipe(stop_on_error),
-            memory::take_memory_scores_in.pipe(stop_on_error),
+            scores::ask_for_scores.pipe(stop_on_error),
+            scores::take_scores_in.pipe(stop_on_error),
         )
             .chain()
             .in_set(PalimpsestSystems::Reward),

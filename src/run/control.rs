@@ -28,7 +28,7 @@ pub fn next_activity(
     experiment: &Experiment,
 ) -> Activity {
     match done {
-        Activity::RollingOut if experiment.credit.memory => return Activity::Scoring,
+        Activity::RollingOut if experiment.scores() => return Activity::Scoring,
         Activity::RollingOut | Activity::Scoring => return Activity::Learning,
         Activity::Finishing | Activity::Finished => return Activity::Finished,
         _ => {}

@@ -3,13 +3,14 @@
 //!
 //! Reads everything; writes the phase, the record and checkpoints.
 
-mod audit;
 mod checkpoint;
 mod control;
 mod launch;
 mod publish;
 mod recorder;
+mod silence;
 mod step_metrics;
+mod steps;
 
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
@@ -37,11 +38,10 @@ pub fn plugin(app: &mut App) {
                     recorder::record_turns.pipe(stop_on_error),
                     recorder::record_tool_results.pipe(stop_on_error),
                     recorder::record_endings.pipe(stop_on_error),
-                    recorder::record_cold_start.pipe(stop_on_error),
-                    audit::audit_update.pipe(stop_on_error),
-                    audit::explain_silence.pipe(stop_on_error),
-                    recorder::record_update.pipe(stop_on_error),
-                    recorder::record_evaluation.pipe(stop_on_error),
+                    steps::record_cold_start.pipe(stop_on_error),
+                    silence::explain_silence.pipe(stop_on_error),
+                    steps::record_update.pipe(stop_on_error),
+                    steps::record_evaluation.pipe(stop_on_error),
                     recorder::record_trouble.pipe(stop_on_error),
                     checkpoint::save_checkpoint.pipe(stop_on_error),
                     checkpoint::commit_checkpoint.pipe(stop_on_error),

@@ -13,6 +13,8 @@ use crate::trajectory::{
 pub(super) struct StepSums {
     /// Weights of the trained tokens.
     pub(super) weights: Vec<f64>,
+    scores: Vec<f64>,
+    /// Scores less what leaving the reference cost.
     rewards: Vec<f64>,
     em: Vec<f64>,
     f1: Vec<f64>,
@@ -32,7 +34,7 @@ pub(super) struct StepSums {
 }
 
 impl StepSums {
-    /// Takes one trajectory of the step in.
+    /// Takes one trajectory of the step in; `kl_cost` is what it paid for leaving the reference.
     pub(super) fn add(
         &mut self,
         id: TrajectoryId,
@@ -41,8 +43,10 @@ impl StepSums {
         outcome: &Outcome,
         memory: &[MemoryCredit],
         question: &Question,
+        kl_cost: f64,
     ) {
-        self.rewards.push(f64::from(outcome.reward));
+        self.scores.push(f64::from(outcome.reward));
+        self.rewards.push(f64::from(outcome.reward) - kl_cost);
         self.em.push(f64::from(outcome.em));
         self.f1.push(f64::from(outcome.f1));
         self.valid.push(f64::from(u8::from(outcome.valid)));
@@ -73,7 +77,7 @@ impl StepSums {
     /// The numbers of the step, under their names.
     pub(super) fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
-        metrics.set_spread("critic/score", &self.rewards);
+        metrics.set_spread("critic/score", &self.scores);
         metrics.set_spread("critic/rewards", &self.rewards);
         metrics.set_spread("critic/advantages", &self.weights);
         metrics.set_spread("response_length", &self.response);

@@ -5,6 +5,7 @@
 //! requests give the same bits at a given number of threads, and no random number comes from
 //! libtorch: initial weights, sampling and aids draw from [`crate::random`].
 
+mod average;
 mod batch;
 mod cache;
 mod checkpoint;
@@ -142,14 +143,25 @@ impl Engine for TorchEngine {
     }
 
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
-        let reference = self.training.reference.as_ref();
-        guarded(|| score::score_under(&self.decoder, reference, requests))
+        guarded(|| score::score_under(&self.decoder, &self.training, requests))
     }
 
     fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
         self.caches.clear();
-        let (learner, reference) = (&mut self.training.learner, &self.training.reference);
-        guarded(|| learn::learn(&self.decoder, learner, reference.as_ref(), batch))
+        let TrainingState {
+            learner,
+            reference,
+            average,
+            ..
+        } = &mut self.training;
+        guarded(|| {
+            let moved = average::ready(average.as_ref(), batch.knobs.average_decay)?;
+            let report = learn::learn(&self.decoder, learner, reference.as_ref(), batch)?;
+            if let Some((average, decay)) = moved {
+                average::follow(average, &self.decoder, decay);
+            }
+            Ok(report)
+        })
     }
 
     fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
@@ -159,6 +171,10 @@ impl Engine for TorchEngine {
 
     fn freeze_reference(&mut self) {
         self.training.reference = Some(self.decoder.copy());
+    }
+
+    fn begin_average(&mut self) {
+        self.training.average = Some(self.decoder.copy());
     }
 
     fn begin_rl(&mut self) {

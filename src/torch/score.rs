@@ -9,6 +9,7 @@ use crate::trajectory::TokenId;
 
 use super::batch::{check_ids, check_temperature, chunks, heat, padded, picked};
 use super::decoder::{Decoder, attention};
+use super::state::TrainingState;
 
 /// What decides the result of a request.
 type Content<'a> = (&'a [TokenId], bool, Vec<(u32, &'a [TokenId], u32)>, u32);
@@ -26,31 +27,42 @@ struct Layout {
 /// See [`crate::engine::Engine::score`]: every request under the weights that it names.
 pub(super) fn score_under(
     policy: &Decoder,
-    reference: Option<&Decoder>,
+    copies: &TrainingState,
     requests: &[ScoreRequest],
 ) -> Result<Vec<Scored>, EngineError> {
-    let (frozen, current): (Vec<_>, Vec<_>) = requests
-        .iter()
-        .cloned()
-        .partition(|request| request.under == Weights::Reference);
-    let Some(first) = frozen.first() else {
+    if requests.iter().all(|of| of.under == Weights::Policy) {
         return score(policy, requests);
-    };
-    let reference = reference.ok_or_else(|| {
-        EngineError::BadRequest(format!(
-            "scoring trajectory {}: the reference policy is asked for, but none was frozen",
-            first.id
-        ))
-    })?;
-    let mut frozen = score(reference, &frozen)?.into_iter();
-    let mut current = score(policy, &current)?.into_iter();
-    Ok(requests
-        .iter()
-        .filter_map(|request| match request.under {
-            Weights::Reference => frozen.next(),
-            Weights::Policy => current.next(),
-        })
-        .collect())
+    }
+    let mut scored: Vec<Option<Scored>> = vec![None; requests.len()];
+    for under in [Weights::Policy, Weights::Reference, Weights::Average] {
+        let (places, asked): (Vec<usize>, Vec<ScoreRequest>) = requests
+            .iter()
+            .enumerate()
+            .filter(|(_, request)| request.under == under)
+            .map(|(place, request)| (place, request.clone()))
+            .unzip();
+        let Some(first) = asked.first() else {
+            continue;
+        };
+        let (decoder, what) = match under {
+            Weights::Policy => (Some(policy), ""),
+            Weights::Reference => (
+                copies.reference.as_ref(),
+                "the reference policy is asked for, but none was frozen",
+            ),
+            Weights::Average => (
+                copies.average.as_ref(),
+                "the average policy is asked for, but none was begun",
+            ),
+        };
+        let missing =
+            || EngineError::BadRequest(format!("scoring trajectory {}: {what}", first.id));
+        let decoder = decoder.ok_or_else(missing)?;
+        for (place, reply) in places.into_iter().zip(score(decoder, &asked)?) {
+            scored[place] = Some(reply);
+        }
+    }
+    Ok(scored.into_iter().flatten().collect())
 }
 
 /// Equal requests are computed once.

@@ -15,13 +15,16 @@ use super::weights::slots;
 
 const FILE: &str = "optimizer.safetensors";
 
-/// Optimizers of both stages, and the frozen reference.
+/// Optimizers of both stages, and the copies of the policy.
 #[derive(Default)]
 pub(super) struct TrainingState {
     pub cold_start: ColdStart,
     /// AdamW of the RL stage.
     pub learner: AdamW,
+    /// The policy at the start of RL.
     pub reference: Option<Decoder>,
+    /// The moving average of the policy.
+    pub average: Option<Decoder>,
 }
 
 /// Counters, and what the file belongs to; stored as JSON in the file's metadata.
@@ -73,8 +76,10 @@ impl TrainingState {
         {
             add(format!("aid.{number}"), &probe.tensor);
         }
-        for (name, tensor) in self.reference.iter().flat_map(Decoder::exported) {
-            add(format!("reference.{name}"), &tensor);
+        for (prefix, copy) in [("reference", &self.reference), ("average", &self.average)] {
+            for (name, tensor) in copy.iter().flat_map(Decoder::exported) {
+                add(format!("{prefix}.{name}"), &tensor);
+            }
         }
         write_whole(folder, FILE, &file.bytes()?)
     }
@@ -114,7 +119,8 @@ impl TrainingState {
                 ..ColdStart::default()
             },
             learner: reader.adam("learner", note.learner_steps)?,
-            reference: reader.reference()?,
+            reference: reader.copy("reference")?,
+            average: reader.copy("average")?,
         };
         for name in reader.names("muon.") {
             let momentum = reader.take("muon.", &name)?;
@@ -179,15 +185,16 @@ impl Reader<'_> {
         Ok(adam)
     }
 
-    fn reference(&mut self) -> Result<Option<Decoder>, EngineError> {
-        if self.names("reference.").is_empty() {
+    /// A copy of the policy; none if the file holds none.
+    fn copy(&mut self, prefix: &str) -> Result<Option<Decoder>, EngineError> {
+        if self.names(&format!("{prefix}.")).is_empty() {
             return Ok(None);
         }
         let shape = &self.decoder.shape;
         let tensors = slots(shape)
             .iter()
             .map(|slot| {
-                let key = format!("reference.{}", slot.name);
+                let key = format!("{prefix}.{}", slot.name);
                 self.file.take(self.path, &key, &slot.size)
             })
             .collect::<Result<_, _>>()?;

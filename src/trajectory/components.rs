@@ -295,11 +295,69 @@ pub struct MemoryReward {
 #[derive(Component, Clone, Debug, Default)]
 pub struct MemoryRewards(pub Vec<MemoryReward>);
 
+/// The KL to the reference, estimated from every sampled token: by turn, in the order of sampling.
+#[derive(Component, Clone, Debug, Default, PartialEq)]
+pub struct KlToReference(pub Vec<Vec<f32>>);
+
+/// A part of the advantage of a trajectory's sampled tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Part {
+    /// The same for every sampled token.
+    Same(f32),
+    /// One number a sampled token, by turn: estimators over tokens.
+    Each(Vec<Vec<f32>>),
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self::Same(0.0)
+    }
+}
+
+impl From<f32> for Part {
+    fn from(value: f32) -> Self {
+        Self::Same(value)
+    }
+}
+
+impl Part {
+    /// The number of a sampled token; none if there is no such token.
+    #[must_use]
+    pub fn at(&self, turn: u32, token: usize) -> Option<f32> {
+        match self {
+            Self::Same(value) => Some(*value),
+            Self::Each(turns) => turns.get(turn as usize)?.get(token).copied(),
+        }
+    }
+
+    /// The mean over the sampled tokens.
+    #[must_use]
+    pub fn mean(&self) -> f32 {
+        match self {
+            Self::Same(value) => *value,
+            Self::Each(turns) => {
+                let count: usize = turns.iter().map(Vec::len).sum();
+                let sum: f64 = turns.iter().flatten().map(|&value| f64::from(value)).sum();
+                (sum / count.max(1) as f64) as f32
+            }
+        }
+    }
+
+    /// Whether it is exactly 0 everywhere.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::Same(0.0)
+    }
+}
+
 /// Advantages by source; per-token weights are laid out from these.
 #[derive(Component, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Advantages {
-    /// A_T: the same for every sampled token.
-    pub outcome: f32,
+    /// A_T, made of the outcomes alone.
+    pub outcome: Part,
+    /// What the KL in the reward changed in it; nothing if it costs nothing.
+    #[serde(default)]
+    pub kl: Part,
     /// A_M,t for the tokens of the notes written in turn t: (turn, advantage).
     pub memory: Vec<(u32, f32)>,
 }

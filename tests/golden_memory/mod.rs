@@ -235,11 +235,12 @@ fn same_tokens(
         ..Row::default()
     };
     let advantages = Advantages {
-        outcome: outcome as f32,
+        outcome: (outcome as f32).into(),
         memory: (1u32..)
             .zip(memory)
             .map(|(turn, &value)| (turn, value as f32))
             .collect(),
+        ..Advantages::default()
     };
     let ours = token_credit(&row_of, &advantages).map_err(|error| error.to_string())?;
     for (name, ours) in [

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use palimpsest::credit::signal::{DeadGroup, MemorySilence, OutcomeSilence};
 use palimpsest::engine::MiniBatchReport;
 use palimpsest::experiment::ContextKind;
 use palimpsest::record::{
@@ -134,6 +135,7 @@ pub fn write_trajectory(
             block.learner.push(if mask { -0.31 } else { 0.0 });
             block.outcome.push(if mask { outcome } else { 0.0 });
             block.memory.push(memory);
+            block.kl.push(0.0);
             block.weight.push(weight);
         }
         words.ids(text).len() as u32
@@ -202,6 +204,7 @@ pub fn write_trajectory(
     let credit = Event::CreditAssigned {
         id,
         outcome,
+        kl: 0.0,
         memory,
         tokens: vec![at],
     };
@@ -275,6 +278,19 @@ pub fn write_step(writer: &mut RecordWriter, words: &mut Words, step: u32) {
         step,
         mini_batches: vec![report],
     };
+    if step.is_multiple_of(2) {
+        let dead = DeadGroup {
+            group: 1,
+            outcome: OutcomeSilence::AllWrong,
+            memory: MemorySilence::AllEqual,
+        };
+        let silent = Event::SignalMissing {
+            step,
+            groups: 2,
+            dead: vec![dead],
+        };
+        writer.append(&silent).unwrap();
+    }
     writer.append(&learned).unwrap();
 }
 

@@ -1,46 +1,22 @@
 //! The choice among the estimators that need only scores and lengths.
 
-use serde::{Deserialize, Serialize};
-
 use super::outcome::{
     check_lengths, check_scores, dr_grpo, gpg, gpg_scale, grpo, grpo_passk, opo,
     reinforce_plus_plus_baseline, rloo,
 };
 use crate::credit::CreditError;
+use crate::experiment::Estimator;
 
-/// How the outcome part of an advantage is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Estimator {
-    /// [`grpo`] with the deviation.
-    #[default]
-    Grpo,
-    /// [`dr_grpo`]: centred, not scaled.
-    DrGrpo,
-    /// [`rloo`]: against the mean of the others.
-    Rloo,
-    /// [`opo`]: against the mean weighed by length.
-    Opo,
-    /// [`gpg`]: centred, scaled by the share of paid rollouts.
-    Gpg,
-    /// [`reinforce_plus_plus_baseline`]: centred, then whitened over the step.
-    ReinforcePlusPlusBaseline,
-    /// [`grpo_passk`] with the deviation: only the best is paid.
-    Passk,
-}
-
-impl Estimator {
-    /// Every estimator.
-    pub const ALL: [Self; 7] = [
-        Self::Grpo,
-        Self::DrGrpo,
-        Self::Rloo,
-        Self::Opo,
-        Self::Gpg,
-        Self::ReinforcePlusPlusBaseline,
-        Self::Passk,
-    ];
-}
+/// The estimators that need one score a rollout: all but `reinforce_plus_plus`.
+pub const OVER_SCORES: [Estimator; 7] = [
+    Estimator::Grpo,
+    Estimator::DrGrpo,
+    Estimator::Rloo,
+    Estimator::Opo,
+    Estimator::Gpg,
+    Estimator::ReinforcePlusPlusBaseline,
+    Estimator::Passk,
+];
 
 /// The rollouts of one question: a score and the number of sampled tokens of each.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +34,8 @@ pub struct GroupScores<'a> {
 ///
 /// # Errors
 /// No groups, an empty group, a score that is not finite, lengths that are not one a rollout, a
-/// rollout without sampled tokens; a group too small for the estimator. Names group and member.
+/// rollout without sampled tokens; a group too small for the estimator, named with its member; an
+/// estimator over tokens.
 pub fn outcome_advantages(
     estimator: Estimator,
     groups: &[GroupScores<'_>],
@@ -92,6 +69,7 @@ pub fn outcome_advantages(
             let pairs: Vec<_> = groups.iter().map(|of| (of.scores, of.lengths)).collect();
             reinforce_plus_plus_baseline(&pairs)
         }
+        Estimator::ReinforcePlusPlus(_) => Err(CreditError::OverTokens),
         Estimator::Passk => each(&|scores, _| grpo_passk(scores, true)),
     }
 }

@@ -11,7 +11,7 @@ mod returns;
 pub mod statistics;
 pub mod verl;
 
-pub use estimator::{Estimator, GroupScores, outcome_advantages};
+pub use estimator::{GroupScores, OVER_SCORES, outcome_advantages};
 pub use outcome::{
     dr_grpo, gpg, gpg_scale, grpo, grpo_passk, opo, reinforce_plus_plus_baseline, rloo,
 };

@@ -14,20 +14,6 @@ use crate::credit::baseline::{BaselineKind, Pool, pools};
 use crate::credit::group::EPSILON;
 use crate::experiment::{Baseline, Scale};
 
-/// A_M,t of every round for the baselines without memory, in the shape of `rewards`: divided by the
-/// standard deviation if `std`.
-///
-/// # Errors
-/// A reward that is not finite, or turns that do not rise.
-pub fn advantages(
-    rewards: &[Vec<RoundReward>],
-    baseline: Baseline,
-    std: bool,
-) -> Result<Vec<Vec<f64>>, CreditError> {
-    let scale = if std { Scale::Std } else { Scale::Off };
-    centred(rewards, baseline, scale, &MemoryCreditState::default())
-}
-
 /// What a centred value is divided by.
 #[must_use]
 pub fn divisor(deviation: f64, scale: Scale) -> f64 {
@@ -162,16 +148,24 @@ mod tests {
     #[test]
     fn pooling_spans_rounds_and_per_round_does_not() {
         let group = [rounds(&[0.0, 1.0]), rounds(&[0.0, 3.0])];
-        let pooled = advantages(&group, Baseline::Pooled, false).unwrap();
+        let state = MemoryCreditState::default();
+        let of = |baseline| centred(&group, baseline, Scale::Off, &state).unwrap();
+        let pooled = of(Baseline::Pooled);
         assert_eq!(pooled, [[-1.0, 0.0], [-1.0, 2.0]]);
-        let per_round = advantages(&group, Baseline::PerRound, false).unwrap();
+        let per_round = of(Baseline::PerRound);
         assert_eq!(per_round, [[0.0, -1.0], [0.0, 1.0]]);
     }
 
     #[test]
     fn a_bad_reward_names_member_and_turn() {
         let group = [rounds(&[0.0]), rounds(&[0.0, f64::NAN])];
-        let error = advantages(&group, Baseline::Pooled, true).unwrap_err();
+        let error = centred(
+            &group,
+            Baseline::Pooled,
+            Scale::Std,
+            &MemoryCreditState::default(),
+        )
+        .unwrap_err();
         assert!(
             matches!(
                 error,

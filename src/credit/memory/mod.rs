@@ -19,7 +19,6 @@ pub mod value;
 use super::CreditError;
 use crate::experiment::CreditSettings;
 
-pub use baseline::advantages;
 pub use state::MemoryCreditState;
 pub use value::probability;
 

@@ -5,27 +5,44 @@ use super::Severity::{Error, Note};
 use crate::experiment::refuse::excerpt;
 use crate::experiment::setting::Setting;
 use crate::experiment::spec::{
-    Answers, Baseline, ContextKind, CreditSettings, Experiment, First, Placebo, Scale, Space,
-    Support, Target, TaskKind, Threshold,
+    Answers, Baseline, ContextKind, CreditSettings, Estimator, Experiment, First, Placebo, Scale,
+    Space, Support, Target, TaskKind, Threshold,
 };
 
 pub(super) fn credit(experiment: &Experiment, log: &mut Log) {
     let credit = &experiment.credit;
-    if matches!(credit.outcome_scale, Scale::StdFloor(_)) {
-        log.report(
-            Error,
-            &["credit.outcome_scale"],
-            "credit.outcome_scale std_floor",
-            "std or none; a floor is for the dense memory rewards (credit.scale)",
-            "no estimator of the outcome divides by a floored deviation",
-        );
-    }
+    what_makes_the_outcome(experiment, log);
     if credit.memory {
         what_is_compared(credit, log);
         what_is_scored(credit, log);
         beside_the_rest(experiment, log);
     } else {
         without_memory(credit, log);
+    }
+}
+
+/// The estimator beside rewards and the KL.
+fn what_makes_the_outcome(experiment: &Experiment, log: &mut Log) {
+    let estimator = experiment.credit.estimator;
+    let shifts = experiment.reward.format > 0.0 || experiment.pays_for_kl();
+    if estimator == Estimator::Gpg && shifts {
+        log.report(
+            Note,
+            &["credit.estimator", "reward.format", "learner.kl_in_reward", "credit"],
+            "credit.estimator gpg with reward.format or learner.kl_in_reward",
+            "grpo, dr_grpo or rloo, or rewards of 0 and 1 alone",
+            "gpg counts the rollouts with a reward that is not 0, and these make it count wrong answers",
+        );
+    }
+    let divides = matches!(estimator, Estimator::Grpo | Estimator::Passk);
+    if divides && experiment.pays_for_kl() {
+        log.report(
+            Note,
+            &["learner.kl_in_reward", "credit.estimator", "credit"],
+            "learner.kl_in_reward with an estimator that divides by the deviation of the question",
+            "dr_grpo, rloo or reinforce_plus_plus_baseline",
+            "where the rollouts of a question fare alike, only their KL differs, and dividing blows it up to full size whatever its weight",
+        );
     }
 }
 

@@ -4,8 +4,8 @@ use super::Log;
 use super::Severity::{Error, Note};
 use crate::experiment::sizes::LookupTokens;
 use crate::experiment::spec::{
-    Aggregation, DecoderSettings, Experiment, KlControl, KlKind, PolicyLoss, PolicySettings,
-    TaskKind,
+    Aggregation, DecoderSettings, Experiment, KlControl, KlInReward, KlKind, PolicyLoss,
+    PolicySettings, TaskKind,
 };
 
 pub(super) fn cold_start(experiment: &Experiment, shape: Option<&DecoderSettings>, log: &mut Log) {
@@ -175,6 +175,20 @@ fn losses(experiment: &Experiment, log: &mut Log) {
                 "the target is a KL per token, and sums over rows would be compared with it",
             );
         }
+    }
+    let kind = match learner.kl_in_reward {
+        KlInReward::Off => None,
+        KlInReward::Fixed(cost) => Some(cost.kind),
+        KlInReward::Adaptive(aim) => Some(aim.kind),
+    };
+    if let Some(KlKind::K1Straight | KlKind::AbsStraight | KlKind::K3Straight) = kind {
+        log.report(
+            Error,
+            &["learner.kl_in_reward.kind", "learner.kl_in_reward"],
+            "learner.kl_in_reward with a straight-through kind",
+            "k1, abs, k2 or k3",
+            "straight-through kinds differ in their gradient, and a reward has none: it would be its namesake",
+        );
     }
     if learner.kl_weight > 0.0 && learner.kl_kind == KlKind::K1 {
         log.report(

@@ -5,6 +5,8 @@ settings! {
     /// How credit is assigned; one line of the grammar each. As RON: `mempo`, `grpo`, or
     /// `mempo(threshold: none)` for a preset with changes. Formulas and sources: `docs/credit_grammar.md`.
     CreditSettings: Copy {
+        /// How the outcome advantage is made.
+        estimator: Estimator = Estimator::Grpo;
         /// Whether the memory advantage is used at all; false: plain GRPO.
         memory: bool = true;
         /// What notes are compared with.
@@ -22,8 +24,6 @@ settings! {
         baseline: Baseline = Baseline::Pooled;
         /// What the centred memory rewards are divided by.
         scale: Scale = Scale::Std;
-        /// What the centred outcome rewards of a group are divided by.
-        outcome_scale: Scale = Scale::Std;
         /// When the memory advantage counts.
         gate: Gate = Gate::Off;
         /// Factor of the memory advantage.
@@ -51,6 +51,32 @@ settings! {
         "unbiased" => Self::unbiased(),
         "guarded" => Self::guarded(),
         "placebo" => Self::placebo(),
+    }
+}
+
+choice! {
+    /// How the outcome advantage is made from the rewards of a question's rollouts. Formulas, sources and weaknesses: `docs/credit.md`.
+    Estimator: Copy {
+        /// Against the mean of the question, divided by its standard deviation (DeepSeekMath).
+        "grpo" => Grpo,
+        /// Against the mean of the question, divided by nothing (Dr. GRPO).
+        "dr_grpo" => DrGrpo,
+        /// Against the mean of the other rollouts of the question.
+        "rloo" => Rloo,
+        /// Against the mean of the question, long rollouts counting more (OPO).
+        "opo" => Opo,
+        /// Against the mean of the question, times all rollouts of the step / those with a reward (GPG).
+        "gpg" => Gpg,
+        /// No baseline: discounted returns of tokens, whitened over all tokens of the step (REINFORCE++).
+        "reinforce_plus_plus" => ReinforcePlusPlus(gamma: f32, where from_to(0.0, 1.0) or "tokens would count more the further they are from the answer, or against it"),
+        /// Against the mean of the question, whitened over all tokens of the step (REINFORCE++ with a baseline).
+        "reinforce_plus_plus_baseline" => ReinforcePlusPlusBaseline,
+        /// Only the best rollout of the question is paid, its lead divided by the standard deviation (pass@k GRPO).
+        "passk" => Passk,
+    }
+    planned {
+        "remax" because "it compares with a greedy rollout of every question, and all rollouts of a step are sampled",
+        "gae" because "it compares with the values of a critic, and the policy has no value head"
     }
 }
 
@@ -205,13 +231,14 @@ choice! {
 
 choice! {
     /// Who scores the answer.
-    Scorer: Copy Eq {
+    Scorer: Copy {
         /// The policy itself, as it is in this step.
         "policy" => Policy,
         /// The policy as it was at the start of RL.
         "frozen" => Frozen,
+        /// A moving average of the policy's weights: decay * average + (1 - decay) * policy after every update, from the start of RL on.
+        "average" => Average(decay: f32, where between(0.0, 1.0) or "at 0 it is the policy and at 1 the frozen one, which have names of their own"),
     }
-    planned { "average" }
 }
 
 choice! {

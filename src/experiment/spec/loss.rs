@@ -92,7 +92,7 @@ choice! {
         /// The value of k3 with the gradient of k2 ("k3+" elsewhere).
         "k3_straight" => K3Straight,
     }
-    planned { "full" }
+    planned { "full" because "the KL over the whole vocabulary needs the logits of the reference, and scores are log-probs of single tokens" }
 }
 
 #[allow(clippy::derivable_impls)]
@@ -132,18 +132,49 @@ settings! {
 }
 
 choice! {
-    /// Whether tokens that leave the reference cost reward. Planned: the reference would have to score every trajectory before credit is assigned; `kl_weight` puts the KL into the loss.
-    KlInReward: Copy Eq {
+    /// Whether sampled tokens that leave the reference cost reward, before advantages are made: weight * KL, each. `docs/credit.md` says what becomes of it.
+    KlInReward: Copy {
         /// They do not.
         "none" => Off,
+        /// They do, at a weight that stays.
+        "fixed" => Fixed(cost: KlCostSettings),
+        /// They do, at a weight that follows a target (Ziegler et al., 2019).
+        "adaptive" => Adaptive(aim: KlCostAim),
     }
-    planned { "fixed", "adaptive" }
 }
 
 #[allow(clippy::derivable_impls)]
 impl Default for KlInReward {
     fn default() -> Self {
         Self::Off
+    }
+}
+
+settings! {
+    /// What leaving the reference costs, as `fixed(weight: 0.001, kind: k1)` or `fixed(0.001, k1)`.
+    KlCostSettings: Copy {
+        /// Reward for a KL of one.
+        weight: f32 = 0.001,
+            where above(0.0) or "the KL would cost nothing, or be paid";
+        /// How the KL is estimated from one token.
+        kind: KlKind = KlKind::K1;
+    }
+}
+
+settings! {
+    /// What the weight of the KL in the reward follows: after each step it is multiplied by 1 + clip(KL / target - 1, -0.2, 0.2) * trajectories / horizon.
+    KlCostAim: Copy {
+        /// Reward for a KL of one, to begin with.
+        weight: f32 = 0.001,
+            where above(0.0) or "a weight of 0 stays 0 whatever it is multiplied by";
+        /// How the KL is estimated from one token.
+        kind: KlKind = KlKind::K1;
+        /// The mean KL per token to keep.
+        target: f32 = 0.1, unit "nats",
+            where above(0.0) or "the KL would be divided by 0";
+        /// Trajectories after which an error counts fully.
+        horizon: f32 = 10_000.0, unit "trajectories",
+            where above(0.0) or "trajectories would be divided by 0";
     }
 }
 

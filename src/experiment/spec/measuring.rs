@@ -58,16 +58,20 @@ settings! {
         keep_checkpoints: u32 = 0, unit "checkpoints";
         /// Trajectories of each step whose text and tokens are kept; 0: all.
         trajectories: u32 = 0, unit "trajectories";
-        /// What a fault of the credit audit does. Every update is audited: weights, masks and
-        /// log-probs against what was sampled and declared.
+        /// What a fault of the credit audit does. Every update is audited: before it is sent weights,
+        /// masks and log-probs against what was sampled and declared, after it what was learned from.
         audit: Audit = Audit::Stop;
+        /// How far the ratio of a token may lie from 1 in the first mini-batch, where engine and learner
+        /// use the same weights, before the audit calls it a fault; inf: anywhere.
+        audit_ratio: f32 = 0.01,
+            where above_or_inf(0.0) or "rounding alone would be a fault";
     }
 }
 
 choice! {
     /// What a fault of the credit audit does.
     Audit: Copy Eq {
-        /// The run stops; the update is not saved.
+        /// The run stops. A fault found before the update leaves the weights untouched; one found after it is not saved.
         "stop" => Stop,
         /// It is recorded as trouble, and the run goes on.
         "warn" => Warn,

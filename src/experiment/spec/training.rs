@@ -201,7 +201,7 @@ settings! {
         kl_kind: KlKind = KlKind::K3;
         /// Who decides its weight.
         kl_control: KlControl = KlControl::Fixed;
-        /// KL as a cost on rewards.
+        /// KL to the policy at the start of RL as a cost on rewards; `kl_weight` puts it into the loss.
         kl_in_reward: KlInReward = KlInReward::Off;
         /// The loss of a token.
         policy_loss: PolicyLoss = PolicyLoss::Ppo;

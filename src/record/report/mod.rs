@@ -8,6 +8,7 @@ mod choose;
 mod curves;
 mod diff;
 pub(crate) mod numbers;
+mod silence;
 mod story;
 mod table;
 mod tokens;
@@ -45,6 +46,8 @@ struct Page<'a> {
     limit: String,
     levels: Vec<Level>,
     endings: Vec<Ending>,
+    silent: Vec<silence::SilentRow>,
+    kl_paid: bool,
     notices: Vec<String>,
     troubles: Vec<(String, String)>,
     experiment: String,
@@ -121,6 +124,12 @@ pub fn write_report(folder: &RunFolder) -> Result<PathBuf, RecordError> {
         limit: numbers::short(scale.limit.into()),
         levels: levels(Palette::shipped()?),
         endings: endings(&view),
+        silent: silence::rows(&view),
+        kl_paid: blocks
+            .iter()
+            .flatten()
+            .flatten()
+            .any(|block| block.kl.iter().any(|kl| *kl != 0.0)),
         notices: record.notices.iter().map(ToString::to_string).collect(),
         troubles: troubles(&view),
         experiment,

@@ -75,6 +75,9 @@ pub(super) fn story(
     ];
     if let Some(advantage) = trajectory.outcome_advantage {
         facts.insert(2, ("outcome advantage", signed(advantage.into())));
+        if trajectory.kl_advantage != 0.0 {
+            facts.insert(3, ("KL part", signed(trajectory.kl_advantage.into())));
+        }
     }
     let (rows, damage) = match blocks {
         Ok(blocks) => (blocks.as_slice(), None),

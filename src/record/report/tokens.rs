@@ -45,10 +45,10 @@ impl Scale {
     pub(super) fn over<'a>(blocks: impl Iterator<Item = &'a TokenBlock>) -> Self {
         let mut sizes: Vec<f32> = blocks
             .flat_map(|b| {
-                let parts = b.outcome.iter().zip(&b.memory).zip(&b.weight);
+                let parts = b.outcome.iter().zip(&b.memory).zip(&b.kl).zip(&b.weight);
                 parts.zip(&b.mask).filter(|(_, mask)| **mask)
             })
-            .flat_map(|(((o, m), w), _)| [o.abs(), m.abs(), w.abs()])
+            .flat_map(|((((o, m), k), w), _)| [o.abs(), m.abs(), k.abs(), w.abs()])
             .filter(|size| size.is_finite() && *size > 0.0)
             .collect();
         sizes.sort_by(f32::total_cmp);
@@ -133,22 +133,28 @@ fn token(block: &TokenBlock, i: usize, vocabulary: &[String], scale: Scale) -> T
             title: format!("token {id}: not sampled, not trained"),
         };
     }
-    let (outcome, memory, weight) = (
+    let (outcome, memory, kl, weight) = (
         at(&block.outcome, i),
         at(&block.memory, i),
+        at(&block.kl, i),
         at(&block.weight, i),
     );
+    let paid = match kl {
+        0.0 => String::new(),
+        kl => format!(" + KL {}", signed(kl.into())),
+    };
     let sampled = at(&block.sampled, i);
     Token {
         text,
         class: [
             scale.class('o', outcome),
             scale.class('m', memory),
+            scale.class('k', kl),
             scale.class('t', weight),
         ]
         .join(" "),
         title: format!(
-            "token {id}\nprobability {:.3}, log-prob {sampled:.3}, learner {:.3}\noutcome {} + memory {} = weight {}",
+            "token {id}\nprobability {:.3}, log-prob {sampled:.3}, learner {:.3}\noutcome {} + memory {}{paid} = weight {}",
             sampled.exp(),
             at(&block.learner, i),
             signed(outcome.into()),
