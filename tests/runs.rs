@@ -121,6 +121,67 @@ fn a_run_killed_at_ten_random_moments_ends_with_the_same_weights() {
     }
 }
 
+/// A scorer that lags behind the policy, a price on leaving the reference that moves, and advantages by
+/// token: what such a run keeps over steps stands in its checkpoints.
+#[test]
+fn a_run_with_an_average_scorer_and_a_moving_price_goes_on_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let settings = |scorer: &str| {
+        let credit = format!(
+            "credit=mempo(threshold: none, estimator: reinforce_plus_plus(0.99), scorer: {scorer})"
+        );
+        let price =
+            "learner.kl_in_reward=adaptive(weight: 0.5, kind: k1, target: 0.0001, horizon: 20.0)";
+        [
+            credit,
+            price.to_owned(),
+            "learner.final_lr_share=1.0".to_owned(),
+        ]
+    };
+    let run = |name: &str, scorer: &str, steps: &str| {
+        let run = path(name);
+        let mut arguments = learning(&run);
+        let settings = settings(scorer);
+        for setting in &settings {
+            arguments.extend(["--set", setting]);
+        }
+        arguments.extend(["--set", steps]);
+        finish(&arguments);
+    };
+    run("whole", "average(0.5)", "learner.steps=4");
+    run("parts", "average(0.5)", "learner.steps=2");
+    finish(&["--resume", text(&path("parts")), "--set", "learner.steps=4"]);
+    assert!(weights(&path("whole")) == weights(&path("parts")));
+    // The scorer is another one than the policy, so it must have lagged behind.
+    run("policy", "policy", "learner.steps=4");
+    assert!(weights(&path("whole")) != weights(&path("policy")));
+
+    use palimpsest::record::{RunFolder, RunRecord, TokenReader};
+    let view = RunRecord::read(&RunFolder::look(&path("whole")).unwrap())
+        .unwrap()
+        .view();
+    assert_eq!(view.troubles, []);
+    let prices = view.metric("actor/reward_kl_penalty_coeff");
+    assert!(
+        prices.windows(2).any(|pair| pair[0].1 != pair[1].1),
+        "{prices:?}"
+    );
+    let mut tokens = TokenReader::open(&path("whole")).unwrap();
+    let mut paid = 0;
+    for trajectory in view.trajectories.values() {
+        for &at in &trajectory.tokens {
+            let block = tokens.read(at).unwrap();
+            for i in 0..block.ids.len() {
+                let whole = block.outcome[i] + block.kl[i] + block.memory[i];
+                assert_eq!(block.weight[i], whole);
+                paid += usize::from(block.kl[i].abs() > 1e-3);
+            }
+        }
+    }
+    assert!(paid > 100, "the KL changed the weights of {paid} tokens");
+}
+
 #[test]
 fn an_interrupted_run_says_how_to_go_on_and_ends_with_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
