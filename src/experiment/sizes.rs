@@ -88,11 +88,16 @@ impl RolloutSettings {
     #[must_use]
     pub fn rows(&self, objectives: u32) -> (u64, u64) {
         let trajectories = self.trajectories();
-        let most = match self.context {
-            ContextKind::Full => 1,
-            ContextKind::Deployed => u64::from(self.turns(objectives)),
-        };
-        (trajectories, trajectories.saturating_mul(most))
+        let most: u64 = (0..self.groups)
+            .map(|group| match self.context.of_group(group) {
+                ContextKind::Full => 1,
+                ContextKind::Deployed => u64::from(self.turns(objectives)),
+            })
+            .fold(0, u64::saturating_add);
+        (
+            trajectories,
+            most.saturating_mul(u64::from(self.group_size)),
+        )
     }
 
     /// Trajectories alive at once.

@@ -67,7 +67,7 @@ pub fn order_training_rollouts(
                     member,
                 },
                 question: Arc::clone(&question),
-                view: experiment.rollout.context,
+                view: experiment.rollout.context.of_group(group as u32),
                 temperature: experiment.rollout.temperature,
                 entry: None,
             }));

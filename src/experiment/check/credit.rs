@@ -5,8 +5,8 @@ use super::Severity::{Error, Note};
 use crate::experiment::refuse::excerpt;
 use crate::experiment::setting::Setting;
 use crate::experiment::spec::{
-    Answers, Baseline, ContextKind, CreditSettings, Estimator, Experiment, First, Placebo, Scale,
-    Space, Support, Target, TaskKind, Threshold,
+    Answers, Baseline, CreditSettings, Estimator, Experiment, First, Placebo,
+    RolloutContext, Scale, Space, Support, Target, TaskKind, Threshold,
 };
 
 pub(super) fn credit(experiment: &Experiment, log: &mut Log) {
@@ -167,7 +167,8 @@ fn what_is_scored(credit: &CreditSettings, log: &mut Log) {
 /// Credit beside rollouts and the task.
 fn beside_the_rest(experiment: &Experiment, log: &mut Log) {
     let credit = &experiment.credit;
-    if credit.target == Target::MinusFull && experiment.rollout.context == ContextKind::Deployed {
+    if credit.target == Target::MinusFull && experiment.rollout.context == RolloutContext::Deployed
+    {
         log.report(
             Note,
             &["rollout.context", "credit.target", "credit"],

@@ -67,7 +67,11 @@ pub(super) fn limits(experiment: &Experiment, shape: Option<&DecoderSettings>, l
     }
     if experiment.task.kind == TaskKind::Lookup && experiment.learner.steps > 0 {
         let need = LookupTokens::of(objectives);
-        let seen = need.context(experiment.rollout.context);
+        let rollout = &experiment.rollout;
+        let seen = (rollout.context.kinds(rollout.groups).into_iter())
+            .map(|kind| need.context(kind))
+            .max()
+            .unwrap_or(0);
         if seen > u64::from(context) {
             log.report(
                 Note,

@@ -1,5 +1,7 @@
 //! How the policy comes to act and to learn: cold start, rollouts, rewards and updates.
 
+use std::collections::BTreeSet;
+
 use super::{Aggregation, Importance, KlControl, KlInReward, KlKind, PolicyLoss};
 
 settings! {
@@ -85,7 +87,7 @@ settings! {
     /// How trajectories are made.
     RolloutSettings {
         /// What the policy sees while training.
-        context: ContextKind = ContextKind::Full;
+        context: RolloutContext = RolloutContext::Full;
         /// Questions per step.
         groups: u32 = 8, unit "questions",
             where at_least(1.0) or "a step would have nothing to learn from";
@@ -119,6 +121,44 @@ choice! {
 impl Default for ContextKind {
     fn default() -> Self {
         Self::Full
+    }
+}
+
+choice! {
+    /// What the policy sees while training.
+    RolloutContext: Copy {
+        /// Question, then every turn and tool result so far.
+        "full" => Full,
+        /// Question, last notes, last tool result, and a forced `<mem>`.
+        "deployed" => Deployed,
+        /// This share of a step's groups in the deployed context, the others in the full one.
+        "mixed" => Mixed(deployed: f32, where between(0.0, 1.0) or "it would be `full` or `deployed` under another name"),
+    }
+}
+
+impl RolloutContext {
+    /// The context of group `group` of a step: every rollout of a question sees the same. With
+    /// `mixed(s)`, of the first n groups floor(n s) are deployed, spread evenly.
+    #[must_use]
+    pub fn of_group(self, group: u32) -> ContextKind {
+        match self {
+            Self::Full => ContextKind::Full,
+            Self::Deployed => ContextKind::Deployed,
+            Self::Mixed(share) => {
+                let deployed = |groups: u32| (f64::from(groups) * f64::from(share)).floor();
+                if deployed(group + 1) > deployed(group) {
+                    ContextKind::Deployed
+                } else {
+                    ContextKind::Full
+                }
+            }
+        }
+    }
+
+    /// The contexts that occur in a step of so many groups.
+    #[must_use]
+    pub fn kinds(self, groups: u32) -> BTreeSet<ContextKind> {
+        (0..groups).map(|group| self.of_group(group)).collect()
     }
 }
 
@@ -214,5 +254,24 @@ settings! {
         importance: Importance = Importance::Off;
         /// Most rows computed at once; 0: as many as fit. Changes no result beyond rounding.
         micro_batch: u32 = 0, unit "rows";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ContextKind, RolloutContext};
+
+    #[test]
+    fn mixed_groups_are_deployed_in_their_share_and_spread() {
+        let deployed = |share: f32, groups: u32| -> Vec<u32> {
+            (0..groups)
+                .filter(|&g| RolloutContext::Mixed(share).of_group(g) == ContextKind::Deployed)
+                .collect()
+        };
+        assert_eq!(deployed(0.5, 8), [1, 3, 5, 7]);
+        assert_eq!(deployed(0.25, 8), [3, 7]);
+        assert_eq!(deployed(0.75, 4), [1, 2, 3]);
+        assert_eq!(RolloutContext::Mixed(0.5).kinds(2).len(), 2);
+        assert_eq!(RolloutContext::Deployed.kinds(3).len(), 1);
     }
 }
