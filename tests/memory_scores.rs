@@ -4,7 +4,7 @@
 use palimpsest::credit::CreditError;
 use palimpsest::engine::{Scored, Weights};
 use palimpsest::experiment::{
-    Answers, CreditSettings, First, Scorer, Space, Support, Target, Threshold,
+    Answers, CreditSettings, First, Scorer, Space, Support, Target, Threshold, Unclosed,
 };
 use palimpsest::reward::{MemoryScorePlan, plan_memory_scores};
 use palimpsest::trajectory::{
@@ -297,4 +297,57 @@ fn answers_without_tokens_and_missing_scores_are_refused_by_turn() {
             expected: 4
         })
     );
+}
+
+#[test]
+fn a_turn_that_closed_no_notes_is_worth_what_empty_notes_are_if_asked_for() {
+    let mut turns = turns();
+    turns[2].spans.clear();
+    let question = question();
+    let of = |settings: &CreditSettings| {
+        plan_memory_scores(
+            TrajectoryId::default(),
+            &question,
+            &question,
+            &turns,
+            settings,
+        )
+        .unwrap()
+        .unwrap()
+    };
+    assert_eq!(
+        of(&CreditSettings::himpo()).turns().collect::<Vec<_>>(),
+        [0, 1]
+    );
+    let settings = CreditSettings {
+        unclosed: Unclosed::Empty,
+        ..CreditSettings::himpo()
+    };
+    let plan = of(&settings);
+    assert_eq!(plan.turns().collect::<Vec<_>>(), [0, 1, 2]);
+    // Branches: the empty notes of turn 0, which those of turn 2 are too, the empty context, and turn 1.
+    let at = |wanted: &[u32]| {
+        let wanted = wanted.to_vec();
+        contexts(&plan)
+            .iter()
+            .position(|(_, before)| *before == wanted)
+            .unwrap()
+    };
+    let (known, empty) = (
+        at(&[OPEN, 10, 11, CLOSE, ANSWER]),
+        at(&[OPEN, CLOSE, ANSWER]),
+    );
+    let probabilities: Vec<&[f32]> = (0..plan.request.branches.len())
+        .map(|branch| match branch {
+            _ if branch == known => &[0.8, 0.8, 0.8, 0.8][..],
+            _ if branch == empty => &[0.3, 0.3, 0.3, 0.3],
+            _ => &[0.3, 0.3, 0.3, 0.3],
+        })
+        .collect();
+    let rewards = plan
+        .rewards(&scored(&plan, &probabilities), &settings)
+        .unwrap();
+    near(rewards[1].reward, 0.5);
+    near(rewards[2].reward, -0.5);
+    assert_eq!(rewards[2].notes_tokens, 0);
 }

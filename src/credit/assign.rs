@@ -10,8 +10,8 @@ use super::CreditError;
 use super::group::{self, GroupScores, TokenRow};
 use super::memory::length::priced;
 use super::memory::{GroupRounds, MemoryCreditState, RoundReward, round_advantages};
-use crate::experiment::{CreditSettings, Estimator};
-use crate::trajectory::{Advantages, MemoryReward, Part};
+use crate::experiment::{CreditSettings, CreditTokens, Estimator};
+use crate::trajectory::{Advantages, MemoryReward, MemoryTokens, Part};
 
 /// What one rollout earned and cost.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,6 +129,10 @@ pub fn credit_step(
                 outcome: outcome.part(&rollout.sampled),
                 kl: kl.part(&rollout.sampled),
                 memory: memory.get(member).cloned().unwrap_or_default(),
+                over: match context.settings.tokens {
+                    CreditTokens::Notes => MemoryTokens::Notes,
+                    CreditTokens::Turn => MemoryTokens::Turn,
+                },
             })
         };
         credited

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::CreditError;
-use crate::trajectory::{Advantages, Part, Row};
+use crate::trajectory::{Advantages, MemoryTokens, Part, Row};
 
 /// The parts of every token's weight; each has the length of the row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenCredit {
     /// A_T on every sampled token, 0 elsewhere.
     pub outcome: Vec<f32>,
-    /// A_M,t on the sampled tokens of the notes of turn t, tags included, 0 elsewhere.
+    /// A_M,t on the sampled tokens of the notes of turn t, tags included (or of the whole turn, see
+    /// [`MemoryTokens`]), 0 elsewhere.
     pub memory: Vec<f32>,
     /// What the KL in the reward changed, on sampled tokens; empty if it costs nothing.
     pub kl: Vec<f32>,
@@ -86,7 +87,8 @@ pub fn token_credit_into(
             return Err(bad("overlaps the notes before it"));
         }
         free_from = end;
-        let Some(&(_, value)) = advantages.memory.iter().find(|(of, _)| *of == turn) else {
+        let found = advantages.memory.iter().find(|(of, _)| *of == turn);
+        let Some(&(_, value)) = found.filter(|_| advantages.over == MemoryTokens::Notes) else {
             continue;
         };
         for ((&on, memory), weight) in mask.iter().zip(memory).zip(weight) {
@@ -94,6 +96,41 @@ pub fn token_credit_into(
                 *memory = value;
                 *weight += value;
             }
+        }
+    }
+    over_turns(row, advantages, memory, weight)
+}
+
+/// The memory part on whole turns: of all, or of those that closed no notes.
+fn over_turns(
+    row: &Row,
+    advantages: &Advantages,
+    memory: &mut [f32],
+    weight: &mut [f32],
+) -> Result<(), CreditError> {
+    let whole = |turn: u32| {
+        advantages.over == MemoryTokens::Turn || row.notes.iter().all(|(of, ..)| *of != turn)
+    };
+    let parts = advantages.memory.iter().copied();
+    let parts: Vec<(u32, f32)> = parts.filter(|(turn, _)| whole(*turn)).collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    if row.turn.len() != row.mask.len() {
+        return Err(CreditError::MaskLength {
+            found: row.mask.len(),
+            expected: row.turn.len(),
+        });
+    }
+    let places = row
+        .mask
+        .iter()
+        .zip(&row.turn)
+        .zip(memory.iter_mut().zip(weight));
+    for ((_, turn), (memory, weight)) in places.filter(|((on, _), _)| **on) {
+        if let Some((_, value)) = parts.iter().find(|(of, _)| of == turn) {
+            *memory = *value;
+            *weight += *value;
         }
     }
     Ok(())
@@ -191,6 +228,24 @@ mod tests {
         let mut again = credit;
         token_credit_into(&row(), &Advantages::default(), &mut again).unwrap();
         assert_eq!((again.kl.len(), again.weight), (0, vec![0.0; 8]));
+    }
+
+    #[test]
+    fn memory_falls_on_whole_turns_if_asked_to_and_where_no_notes_were_closed() {
+        let mut advantages = Advantages {
+            outcome: 1.0.into(),
+            memory: vec![(0, 2.0), (1, -0.5)],
+            over: MemoryTokens::Turn,
+            ..Advantages::default()
+        };
+        let credit = token_credit(&row(), &advantages).unwrap();
+        assert_eq!(credit.memory, [0.0, 2.0, 2.0, 2.0, 0.0, -0.5, -0.5, -0.5]);
+        assert_eq!(credit.weight, [0.0, 3.0, 3.0, 3.0, 0.0, 0.5, 0.5, 0.5]);
+        advantages.over = MemoryTokens::Notes;
+        let mut unclosed = row();
+        unclosed.notes.pop();
+        let credit = token_credit(&unclosed, &advantages).unwrap();
+        assert_eq!(credit.memory, [0.0, 2.0, 2.0, 0.0, 0.0, -0.5, -0.5, -0.5]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Presets of the credit grammar, and the short questions that the credit code asks of it.
 
 use super::spec::{
-    Answers, Baseline, CreditSettings, Experiment, First, Gate, KlInReward, Placebo, Scale, Scorer,
-    Space, Support, Target, Threshold, Weight,
+    Answers, Baseline, CreditSettings, CreditTokens, Experiment, First, Gate, KlInReward, Placebo,
+    Scale, Scorer, Space, Support, Target, Threshold, Unclosed, Weight,
 };
 
 impl Experiment {
@@ -138,6 +138,20 @@ impl CreditSettings {
             gate: Gate::GroupSpread,
             support: Support::On,
             ..Self::unbiased()
+        }
+    }
+
+    /// What each turn added to the notes, over all its tokens, so that a search is paid for what it
+    /// brings and an early answer for what it leaves out (IGPO's turns, on notes).
+    #[must_use]
+    pub fn turn_gain() -> Self {
+        Self {
+            answers: Answers::PerAnswer,
+            baseline: Baseline::Absorbing,
+            scale: Scale::Off,
+            tokens: CreditTokens::Turn,
+            unclosed: Unclosed::Empty,
+            ..Self::information_gain()
         }
     }
 

@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::credit::CreditError;
 use crate::credit::memory::support::supported;
 use crate::engine::{Branch, ScoreRequest, Weights};
-use crate::experiment::{Answers, ContextKind, CreditSettings, First, Scorer, Target};
+use crate::experiment::{Answers, ContextKind, CreditSettings, First, Scorer, Target, Unclosed};
 use crate::rollout::{ForcedIds, notes_content_ids, training_rows};
 use crate::trajectory::{QuestionData, Row, Tag, TokenId, TrajectoryId, Turn};
 
@@ -62,8 +62,8 @@ pub struct MemoryScorePlan {
     pub(super) slices: Vec<Range<usize>>,
 }
 
-/// The plan for a trajectory's notes: a round for every turn with closed notes, the first turn only
-/// if the settings pay it. `gold` is the question whose answer is scored, usually `question` itself.
+/// The plan for a trajectory's notes: a round for every turn with closed notes (and, if the settings
+/// say what those are worth, for turns without), the first turn only if the settings pay it. `gold` is the question whose answer is scored, usually `question` itself.
 /// None if there is nothing to score.
 ///
 /// # Errors
@@ -82,8 +82,15 @@ pub fn plan_memory_scores(
     let mut contexts: Vec<Context> = Vec::new();
     let mut rounds = Vec::new();
     let mut previous = Context::Empty;
-    for &(turn, start, end) in &row.notes {
-        let notes = Context::Notes(start, end);
+    for turn in 0..turns.len() as u32 {
+        let (notes, end) = match (
+            row.notes.iter().find(|(of, ..)| *of == turn),
+            settings.unclosed,
+        ) {
+            (Some(&(_, start, end)), _) => (Context::Notes(start, end), end),
+            (None, Unclosed::Empty) => (Context::Empty, end_of(&row, turn)),
+            (None, Unclosed::Skip) => continue,
+        };
         if turn > 0 || settings.first == First::MinusEmpty {
             let against = match settings.target {
                 _ if turn == 0 => Some((Against::Empty, Context::Empty)),
@@ -130,6 +137,15 @@ pub fn plan_memory_scores(
         texts: texts.len(),
         slices,
     }))
+}
+
+/// One past the last token that the policy wrote in a turn.
+fn end_of(row: &Row, turn: u32) -> u32 {
+    let written = row.turn.iter().zip(&row.mask);
+    let last = written
+        .enumerate()
+        .filter(|(_, (of, on))| **of == turn && **on);
+    last.last().map_or(0, |(at, _)| at as u32 + 1)
 }
 
 /// The number of a context, which is added if it is new.

@@ -358,6 +358,20 @@ pub struct Advantages {
     /// What the KL in the reward changed in it; nothing if it costs nothing.
     #[serde(default)]
     pub kl: Part,
-    /// A_M,t for the tokens of the notes written in turn t: (turn, advantage).
+    /// A_M,t of turn t: (turn, advantage).
     pub memory: Vec<(u32, f32)>,
+    /// The tokens that the memory part falls on.
+    #[serde(default)]
+    pub over: MemoryTokens,
+}
+
+/// The tokens of a turn that its memory advantage falls on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryTokens {
+    /// Its closed notes, tags included; all of the turn's tokens where it closed none.
+    #[default]
+    Notes,
+    /// All that the policy wrote in the turn.
+    Turn,
 }

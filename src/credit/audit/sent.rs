@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Breach, Fault};
-use crate::trajectory::{Advantages, Tag, TokenId, TrajectoryId, Turn};
+use crate::trajectory::{Advantages, MemoryTokens, Tag, TokenId, TrajectoryId, Turn};
 
 /// Weights are sums of a few f32; laid out twice, they may differ by rounding.
 const WEIGHT_GAP: f32 = 1e-5;
@@ -35,15 +35,19 @@ pub struct Sent<'a> {
 }
 
 /// What credit declares for sampled token `token` of a turn: `A_T + A_KL`, and `+ A_M,t` inside the
-/// notes of its turn; none if the advantages lack it.
+/// notes of its turn (anywhere in it, if credit is over turns or the turn closed no notes); none if
+/// the advantages lack it.
 fn declared_weight(advantages: &Advantages, turn: &Turn, number: u32, token: usize) -> Option<f32> {
     let at = turn.forced as usize + token;
-    let in_notes = turn
-        .spans
-        .iter()
-        .any(|span| span.tag == Tag::Mem && (span.start as usize..span.end as usize).contains(&at));
+    let mut notes = turn.spans.iter().filter(|span| span.tag == Tag::Mem);
+    let falls_here = match (advantages.over, notes.clone().next()) {
+        (MemoryTokens::Turn, _) | (MemoryTokens::Notes, None) => true,
+        (MemoryTokens::Notes, Some(_)) => {
+            notes.any(|span| (span.start as usize..span.end as usize).contains(&at))
+        }
+    };
     let memory = advantages.memory.iter().find(|(of, _)| *of == number);
-    let memory = memory.filter(|_| in_notes).map_or(0.0, |(_, part)| *part);
+    let memory = memory.filter(|_| falls_here).map_or(0.0, |(_, part)| *part);
     Some(advantages.outcome.at(number, token)? + advantages.kl.at(number, token)? + memory)
 }
 

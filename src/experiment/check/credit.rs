@@ -5,8 +5,8 @@ use super::Severity::{Error, Note};
 use crate::experiment::refuse::excerpt;
 use crate::experiment::setting::Setting;
 use crate::experiment::spec::{
-    Answers, Baseline, CreditSettings, Estimator, Experiment, First, Placebo,
-    RolloutContext, Scale, Space, Support, Target, TaskKind, Threshold,
+    Answers, Baseline, CreditSettings, Estimator, Experiment, First, Placebo, RolloutContext,
+    Scale, Space, Support, Target, TaskKind, Threshold,
 };
 
 pub(super) fn credit(experiment: &Experiment, log: &mut Log) {
@@ -70,8 +70,8 @@ fn without_memory(credit: &CreditSettings, log: &mut Log) {
         )+};
     }
     unused!(
-        target, space, threshold, answers, discount, baseline, scale, gate, weight, length,
-        support, scorer, first, placebo
+        target, space, threshold, answers, discount, baseline, scale, gate, weight, length, tokens,
+        unclosed, support, scorer, first, placebo
     );
 }
 

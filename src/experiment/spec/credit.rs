@@ -28,6 +28,10 @@ settings! {
         gate: Gate = Gate::Off;
         /// Factor of the memory advantage.
         weight: Weight = Weight::Constant(1.0);
+        /// The tokens of a turn that its memory advantage falls on.
+        tokens: CreditTokens = CreditTokens::Notes;
+        /// What a turn is worth that closed no notes.
+        unclosed: Unclosed = Unclosed::Skip;
         /// What notes cost by length.
         length: Length = Length::Off;
         /// Whether a gain needs support in an observation.
@@ -50,6 +54,7 @@ settings! {
         "per_answer" => Self::per_answer(),
         "unbiased" => Self::unbiased(),
         "guarded" => Self::guarded(),
+        "turn_gain" => Self::turn_gain(),
         "placebo" => Self::placebo(),
     }
 }
@@ -167,6 +172,26 @@ choice! {
         "success" => Success,
         /// Where the outcomes of the group differ.
         "group_spread" => GroupSpread,
+    }
+}
+
+choice! {
+    /// The tokens of a turn that its memory advantage falls on.
+    CreditTokens: Copy Eq {
+        /// Its notes alone (MemPO).
+        "notes" => Notes,
+        /// All that the policy wrote in the turn: notes, thoughts and the call (IGPO).
+        "turn" => Turn,
+    }
+}
+
+choice! {
+    /// What a turn is worth that closed no notes.
+    Unclosed: Copy Eq {
+        /// Nothing: it is no round (MemPO).
+        "skip" => Skip,
+        /// What empty notes are worth, and all of its tokens answer for it: what was known is lost.
+        "empty" => Empty,
     }
 }
 
