@@ -1,7 +1,7 @@
 //! The weights of a Hugging Face folder: one safetensors file, or several with an index.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 use tch::Tensor;
