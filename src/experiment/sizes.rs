@@ -25,6 +25,7 @@ impl PolicySettings {
         let folder = match self {
             Self::New(shape) => return Some(shape.clone()),
             Self::Folder(folder) => find_path(folder)?,
+            Self::Hub(_) => return None,
         };
         let text = fs::read_to_string(folder.join("config.json")).ok()?;
         let config: Value = serde_json::from_str(&text).ok()?;

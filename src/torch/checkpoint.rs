@@ -24,11 +24,11 @@ pub(super) fn read_decoder(
     device: Device,
 ) -> Result<Decoder, EngineError> {
     let shape = read_shape(folder)?;
+    let mut weights = WeightFiles::open(folder, &shape)?;
     check_vocabulary(shape.settings.vocab_size, vocabulary).map_err(|problem| {
         let remedy = "use the tokenizer that lies beside the weights";
         bad_file(&folder.join(CONFIG), problem, remedy)
     })?;
-    let mut weights = WeightFiles::open(folder, &shape)?;
     Decoder::assemble_from(shape, device, |slot| weights.take(slot))
 }
 
