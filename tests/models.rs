@@ -616,13 +616,15 @@ fn a_stop_string_ends_a_line_inside_its_text_and_keeps_the_sampled_ids() {
 fn a_line_is_sampled_as_it_would_be_alone() {
     let line = |id: u32, seed: u32| json!({"id": id, "input_ids": [5, 6, 7 + id], "max_new_tokens": 12, "temperature": 1.0, "seed": seed});
     let together = generate(&[line(1, 0), line(2, 0), line(3, 9), line(3, 9)]);
-    assert_eq!(together[1], generate(&[line(2, 0)])[0]);
-    assert_eq!(together[2], generate(&[line(3, 9)])[0]);
+    let ids: Vec<&Value> = together.iter().map(|line| &line["ids"]).collect();
+    assert_eq!(*ids[1], generate(&[line(2, 0)])[0]["ids"]);
+    assert_eq!(*ids[2], generate(&[line(3, 9)])[0]["ids"]);
+    assert_ne!(ids[2], ids[3], "the same line twice is sampled twice");
     assert_ne!(
-        together[2]["ids"], together[3]["ids"],
-        "the same line twice is sampled twice"
+        *ids[0],
+        generate(&[line(1, 5)])[0]["ids"],
+        "the seed counts"
     );
-    assert_ne!(together[0]["ids"], generate(&[line(1, 5)])[0]["ids"]);
 }
 
 #[test]

@@ -317,7 +317,7 @@ fn pieces_and_holes_decode_to_their_bytes() {
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
             {"type": "ByteFallback"}, {"type": "Fuse"}]},
         "model": {"type": "BPE", "unk_token": null, "byte_fallback": true, "merges": [],
-            "vocab": {"<0xE2>": 0, "<0x98>": 1, "<0x83>": 2, "▁a": 3, "b": 4}}
+            "vocab": {"<0xE2>": 0, "<0x98>": 1, "<0x83>": 2, "▁a": 3, "b": 4, "</s>": 9}}
     });
     let path = Path::new("folder/tokenizer.json");
     let tokenizer = TextTokenizer::from_json(&json.to_string(), path).unwrap();

@@ -90,7 +90,9 @@ fn strftime(format: &str, seconds: u64) -> String {
 
 /// Year, month from 1, day from 1 and day of the year from 1 of a day after 1970-01-01.
 fn civil(mut days: u64) -> (u64, u64, u64, u64) {
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     while days >= 365 + u64::from(leap(year)) {
         days -= 365 + u64::from(leap(year));

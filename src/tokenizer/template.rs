@@ -206,10 +206,10 @@ mod tests {
             r#"[{"role": "user", "content": "<think>x</think>\nhi ", "tool_calls": null},
                 {"role": "assistant", "content": "é", "tool_calls": [{"name": "f", "arguments": {"b": 1, "a": "<"}}]}]"#,
         );
-        let expected = "<user>hi</s>\n<assistant>é</s>\n\
+        // As jinja2 renders it with the settings of transformers.
+        let expected = "<user>hi</s><assistant>é</s>\
             [{\"name\": \"f\", \"arguments\": {\"b\": 1, \"a\": \"<\"}}]<assistant>1%";
-        let rendered = template(text).render(&said, true).unwrap();
-        assert_eq!(rendered.replace("]\n", "]"), expected.replace("]\n", "]"));
+        assert_eq!(template(text).render(&said, true).unwrap(), expected);
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         let broken = ChatTemplate::parse("{% if %}", BTreeMap::new(), Path::new("f/t.json"));
         let text = broken.unwrap_err().to_string();
         assert!(
-            text.contains("f/t.json") && text.contains("line 1"),
+            text.contains("f/t.json") && text.contains("chat_template:1"),
             "{text}"
         );
     }
