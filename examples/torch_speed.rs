@@ -136,6 +136,7 @@ mod timing {
                             seed: 3,
                         },
                         stop: Arc::from(vec!["</search>".to_owned(), "</answer>".to_owned()]),
+                        ignore_eos: false,
                     })
                     .collect();
                 let start = cpu_seconds();

@@ -43,6 +43,24 @@ pub enum Command {
         #[arg(long = "set", value_name = "K=V")]
         set: Vec<String>,
     },
+    /// Log-probs of token ids under a model, as JSON lines: reads {"id", "input_ids"}, prints {"id",
+    /// "logprobs"}, computed in f32 on the CPU
+    Score {
+        /// Hugging Face folder with config.json and safetensors
+        #[arg(long, value_name = "DIR")]
+        model: PathBuf,
+        /// File of lines to score; - for standard input
+        #[arg(long, value_name = "FILE")]
+        ids: PathBuf,
+    },
+    /// Let a model write, as JSON lines: reads {"id", "input_ids" | "prompt" | "messages",
+    /// "max_new_tokens", "temperature", "stop", "seed", "ignore_eos"} from standard input, prints
+    /// {"id", "ids", "text", "logprobs", "finish_reason"}
+    Generate {
+        /// Hugging Face folder with config.json, safetensors and tokenizer.json
+        #[arg(long, value_name = "DIR")]
+        model: PathBuf,
+    },
     /// Say what was found on this machine, what is wanted, and how to mend it
     Doctor,
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::EngineLink;
 use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved, find_path};
+use palimpsest::hub::Hub;
 use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;
@@ -248,7 +249,7 @@ fn plain(error: bevy_ecs::error::BevyError) -> anyhow::Error {
 }
 
 /// Makes the files that the experiment names absolute, so that the run can be resumed from any
-/// folder.
+/// folder. A model of the Hub becomes its folder in the cache, which names its revision.
 fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
     let settle = |name: &mut String, setting: &str| -> anyhow::Result<()> {
         let found = find_path(name).with_context(|| {
@@ -257,6 +258,10 @@ fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
         *name = std::path::absolute(found)?.display().to_string();
         Ok(())
     };
+    if let PolicySettings::Hub(name) = &experiment.policy {
+        let folder = Hub::from_env().folder(name)?;
+        experiment.policy = PolicySettings::Folder(folder.display().to_string());
+    }
     if let PolicySettings::Folder(folder) = &mut experiment.policy {
         settle(folder, "policy")?;
     }
@@ -271,13 +276,14 @@ fn policy_tokenizer(
     experiment: &Experiment,
     checkpoint: Option<&Path>,
 ) -> anyhow::Result<Option<TextTokenizer>> {
-    if let Some(checkpoint) = checkpoint {
-        return Ok(Some(TextTokenizer::load(checkpoint)?));
-    }
-    match &experiment.policy {
-        PolicySettings::Folder(folder) => Ok(Some(TextTokenizer::load(Path::new(folder))?)),
-        PolicySettings::New(_) => Ok(None),
-    }
+    let folder = match (checkpoint, &experiment.policy) {
+        (Some(checkpoint), _) => checkpoint,
+        (None, PolicySettings::Folder(folder)) => Path::new(folder),
+        (None, PolicySettings::Hub(_) | PolicySettings::New(_)) => return Ok(None),
+    };
+    let tokenizer = TextTokenizer::load(folder)?;
+    tokenizer.require_protocol(&folder.join("tokenizer.json"))?;
+    Ok(Some(tokenizer))
 }
 
 /// Starts the engine thread with the policy of the experiment, or the checkpoint of a resumed run.
@@ -287,7 +293,7 @@ fn start_engine(
     task: Arc<dyn Task>,
     checkpoint: Option<PathBuf>,
 ) -> anyhow::Result<EngineLink> {
-    use palimpsest::engine::Engine as _;
+    use palimpsest::engine::{Engine as _, EngineError};
     use palimpsest::torch::TorchEngine;
     let link = EngineLink::start(move || {
         let tokenizer = Arc::clone(task.tokenizer());
@@ -303,6 +309,11 @@ fn start_engine(
             }
             PolicySettings::Folder(folder) => {
                 TorchEngine::from_folder(Path::new(folder), tokenizer, settings)
+            }
+            PolicySettings::Hub(name) => {
+                let folder = Hub::from_env().folder(name);
+                let folder = folder.map_err(|error| EngineError::BadRequest(error.to_string()))?;
+                TorchEngine::from_folder(&folder, tokenizer, settings)
             }
         }
     })?;

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod engine;
 pub mod eval;
 pub mod experiment;
+pub mod hub;
 pub mod learner;
 pub mod random;
 pub mod record;

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod commands;
+mod model_lines;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ fn main() -> ExitCode {
             out,
             set,
         }) => commands::study(&file, jobs, out, &set),
+        Some(Command::Score { model, ids }) => model_lines::score(&model, &ids),
+        Some(Command::Generate { model }) => model_lines::generate(&model),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),
     };

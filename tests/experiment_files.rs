@@ -56,6 +56,10 @@ fn every_spelling_of_the_settings_is_read() {
         read("(policy: Folder(\"a b\"))", &[]).policy,
         PolicySettings::Folder("a b".into())
     );
+    assert_eq!(
+        read("(policy: Hub(\"some/model@v1\"))", &[]).policy,
+        PolicySettings::Hub("some/model@v1".into())
+    );
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use palimpsest::task::Task as _;
 use palimpsest::task::lookup::LookupTask;
-use palimpsest::tokenizer::{SPECIAL_TOKENS, TextTokenizer};
+use palimpsest::tokenizer::{
+    ChatMessage, ChatTemplate, ChatTurns, SPECIAL_TOKENS, Speaker, TextTokenizer,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -151,7 +153,9 @@ fn damaged_files_are_refused_with_the_field_and_the_rule() {
         ),
     ];
     for (name, json, needles) in cases {
-        let error = TextTokenizer::from_json(&json, Path::new("folder/tokenizer.json"))
+        let path = Path::new("folder/tokenizer.json");
+        let error = TextTokenizer::from_json(&json, path)
+            .and_then(|tokenizer| tokenizer.require_protocol(path))
             .err()
             .unwrap_or_else(|| panic!("{name} was accepted"))
             .to_string();
@@ -163,4 +167,163 @@ fn damaged_files_are_refused_with_the_field_and_the_rule() {
         .err()
         .unwrap();
     assert!(missing.to_string().contains("no/such/folder"), "{missing}");
+}
+
+/// A small byte-level tokenizer with the special tokens of ChatML, and its template.
+fn chatty() -> (TextTokenizer, ChatTemplate) {
+    let folder = Path::new("tests/fixtures/models/llama_partial_config");
+    let template = ChatTemplate::load(folder).unwrap().unwrap();
+    (TextTokenizer::load(folder).unwrap(), template)
+}
+
+fn template(text: &str) -> ChatTemplate {
+    ChatTemplate::parse(
+        text,
+        Default::default(),
+        Path::new("folder/chat_template.jinja"),
+    )
+    .unwrap()
+}
+
+#[test]
+fn what_stands_between_turns_is_what_one_rendering_has_there() {
+    let (tokenizer, template) = chatty();
+    let turns = ChatTurns::find(&template).unwrap();
+    assert_eq!(turns.rewrites(), None);
+    turns.require_append_only().unwrap();
+    assert_eq!(turns.compare(&template, &tokenizer).unwrap(), None);
+    // The newline behind <|im_end|> is what per-turn rendering loses.
+    let sampled = tokenizer.encode("in the note<|im_end|>");
+    for (speaker, role) in [(Speaker::User, "user"), (Speaker::Tool, "tool")] {
+        let between = turns
+            .between(&tokenizer, &sampled, speaker, "where?")
+            .unwrap();
+        let expected = format!("\n<|im_start|>{role}\nwhere?<|im_end|>\n<|im_start|>assistant\n");
+        assert_eq!(tokenizer.decode(&between), expected);
+        assert_eq!(between, tokenizer.encode(&expected));
+    }
+    // A turn that was cut off gets its end written for it.
+    let between = turns.between(&tokenizer, &tokenizer.encode("in the"), Speaker::User, "?");
+    let text = tokenizer.decode(&between.unwrap());
+    assert!(text.starts_with("<|im_end|>\n<|im_start|>user"), "{text}");
+}
+
+#[test]
+fn sampled_ids_are_kept_even_where_encoding_their_text_gives_others() {
+    let (tokenizer, template) = chatty();
+    let turns = ChatTurns::find(&template).unwrap();
+    // "the" letter by letter: no encoding gives these ids.
+    let mut sampled: Vec<u32> = ["t", "h", "e"]
+        .iter()
+        .flat_map(|l| tokenizer.encode(l))
+        .collect();
+    sampled.extend(tokenizer.encode("<|im_end|>"));
+    assert_ne!(sampled, tokenizer.encode("the<|im_end|>"));
+    let mut ledger = tokenizer.encode(
+        &template
+            .render(&[ChatMessage::new("user", "a")], true)
+            .unwrap(),
+    );
+    let begins = ledger.len();
+    ledger.extend(&sampled);
+    ledger.extend(
+        turns
+            .between(&tokenizer, &sampled, Speaker::User, "b")
+            .unwrap(),
+    );
+    assert_eq!(ledger[begins..][..sampled.len()], sampled);
+    let messages = [("user", "a"), ("assistant", "the"), ("user", "b")];
+    let messages = messages.map(|(role, text)| ChatMessage::new(role, text));
+    assert_eq!(
+        tokenizer.decode(&ledger),
+        template.render(&messages, true).unwrap()
+    );
+}
+
+/// As Qwen3's: thoughts of earlier turns are left out, and the last turn gets an empty one.
+const FORGETFUL: &str = "{%- for m in messages %}
+{%- set text = m.content %}
+{%- if m.role == 'assistant' %}
+{%- set text = text.split('</think>')[-1].lstrip('\\n') %}
+{%- if loop.last %}{%- set text = '<think>\\n\\n</think>\\n\\n' + text %}{%- endif %}
+{%- endif %}
+{{- '<|im_start|>' + m.role + '\\n' + text + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+
+#[test]
+fn a_template_that_rewrites_history_is_refused_or_its_sampled_ids_are_kept() {
+    let (tokenizer, _) = chatty();
+    let forgetful = template(FORGETFUL);
+    let turns = ChatTurns::find(&forgetful).unwrap();
+    let text = turns.require_append_only().unwrap_err().to_string();
+    assert!(
+        text.contains("rewrites history") && text.contains("<think>"),
+        "{text}"
+    );
+    // The texts between turns are found all the same.
+    let sampled = tokenizer.encode("<think>\nhm\n</think>\n\nyes<|im_end|>");
+    let between = turns
+        .between(&tokenizer, &sampled, Speaker::User, "so?")
+        .unwrap();
+    assert_eq!(
+        tokenizer.decode(&between),
+        "\n<|im_start|>user\nso?<|im_end|>\n<|im_start|>assistant\n"
+    );
+}
+
+#[test]
+fn templates_of_other_families_are_taken_apart_too() {
+    let (tokenizer, _) = chatty();
+    // As Llama 2's: nothing opens a turn, the assistant's end is followed by a beginning.
+    let llama2 = template(
+        "{% for m in messages %}{% if m.role == 'user' %}<s>[INST] {{ m.content }} [/INST]{% elif m.role == 'assistant' %} {{ m.content }}</s>{% else %}{{ raise_exception('no ' + m.role) }}{% endif %}{% endfor %}",
+    );
+    // The space before the answer is the assistant's own there: no turn opens with it.
+    let turns = ChatTurns::find(&llama2).unwrap();
+    assert!(turns.rewrites().unwrap().contains("[/INST]"));
+    let text = turns
+        .between(
+            &tokenizer,
+            &tokenizer.encode(" yes</s>"),
+            Speaker::Tool,
+            "x",
+        )
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("no messages of tools"), "{text}");
+    let between = turns.between(
+        &tokenizer,
+        &tokenizer.encode(" yes</s>"),
+        Speaker::User,
+        "so?",
+    );
+    assert_eq!(tokenizer.decode(&between.unwrap()), "<s>[INST] so? [/INST]");
+
+    // A template that keeps only the last message.
+    let deaf = template("{{ messages[-1].content }}");
+    let text = ChatTurns::find(&deaf).unwrap_err().to_string();
+    assert!(text.contains("leaves out a message"), "{text}");
+}
+
+/// SentencePiece as Llama 2 has it: `▁` is a space, bytes have tokens of their own.
+#[test]
+fn pieces_and_holes_decode_to_their_bytes() {
+    let json = json!({
+        "version": "1.0",
+        "added_tokens": [{"id": 9, "content": "</s>", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true}],
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": {"type": "BPE", "unk_token": null, "byte_fallback": true, "merges": [],
+            "vocab": {"<0xE2>": 0, "<0x98>": 1, "<0x83>": 2, "▁a": 3, "b": 4, "</s>": 9}}
+    });
+    let path = Path::new("folder/tokenizer.json");
+    let tokenizer = TextTokenizer::from_json(&json.to_string(), path).unwrap();
+    assert_eq!(tokenizer.vocab_size(), 10);
+    assert_eq!(tokenizer.decode(&[3, 0, 1, 2, 7, 4, 9]), " a☃b</s>");
+    assert_eq!(tokenizer.token_bytes(7), b"");
+    let text = tokenizer.require_protocol(path).unwrap_err().to_string();
+    assert!(text.contains("no token for id 5"), "{text}");
 }

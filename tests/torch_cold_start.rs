@@ -109,8 +109,14 @@ fn spoiled_folders_are_refused_with_the_file_the_field_and_the_rule() {
         "{truncated}"
     );
 
-    let foreign = refusal(|f| edit_config(f, "\"qwen2\"", "\"llama\""));
-    assert!(foreign.contains("model_type is \"llama\""), "{foreign}");
+    let foreign = refusal(|f| edit_config(f, "\"qwen2\"", "\"mamba\""));
+    assert!(foreign.contains("model_type is \"mamba\""), "{foreign}");
+
+    let biased = refusal(|f| edit_config(f, "\"qwen2\"", "\"llama\""));
+    assert!(
+        biased.contains("k_proj.bias") && biased.contains("has no place"),
+        "{biased}"
+    );
 
     let untied = refusal(|f| {
         edit_config(
@@ -119,7 +125,7 @@ fn spoiled_folders_are_refused_with_the_file_the_field_and_the_rule() {
             "\"tie_word_embeddings\": false",
         );
     });
-    assert!(untied.contains("tie_word_embeddings is false"), "{untied}");
+    assert!(untied.contains("\"lm_head.weight\" is missing"), "{untied}");
 
     let wide =
         refusal(|f| edit_config(f, "\"intermediate_size\": 48", "\"intermediate_size\": 64"));

@@ -28,6 +28,7 @@ fn request(member: u32, turn: u32, context: Vec<u32>, most: u32) -> GenerateRequ
             seed: 11,
         },
         stop: Arc::from(vec![]),
+        ignore_eos: false,
     }
 }
 

@@ -33,6 +33,8 @@ pub struct GenerateRequest {
     /// Generation ends after the id with which one of these is complete in the decoded text
     /// (special tokens included). The id stays.
     pub stop: Arc<[String]>,
+    /// Whether an end-of-text id is a token like any other.
+    pub ignore_eos: bool,
 }
 
 /// Why generation ended.

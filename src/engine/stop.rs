@@ -37,7 +37,49 @@ impl<'a> StopMatcher<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// The bytes of a text cut at random places, also inside characters; some pieces are empty.
+    fn pieces() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let letters = prop::sample::select(vec!["<", "/", "a", "b", ">", "é", "☃", "\u{1F980}"]);
+        let text = prop::collection::vec(letters, 0..40);
+        (text, prop::collection::vec(0usize..5, 1..30)).prop_map(|(text, sizes)| {
+            let bytes = text.concat().into_bytes();
+            let (mut rest, mut pieces) = (&bytes[..], Vec::new());
+            for size in sizes.iter().cycle().take(400) {
+                let (piece, after) = rest.split_at((*size).min(rest.len()));
+                pieces.push(piece.to_vec());
+                rest = after;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            pieces
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+        #[test]
+        fn tokens_end_a_turn_exactly_where_the_decoded_text_first_holds_a_stop_string(
+            pieces in pieces(),
+            stops in prop::collection::vec("[</ab>é☃]{0,4}", 0..4),
+        ) {
+            let mut matcher = StopMatcher::new(&stops);
+            let found = pieces.iter().position(|piece| matcher.push(piece));
+            let mut whole = Vec::new();
+            let expected = pieces.iter().position(|piece| {
+                whole.extend_from_slice(piece);
+                // Bytes, as a piece may end inside a character.
+                stops.iter().any(|stop| {
+                    !stop.is_empty() && whole.windows(stop.len()).any(|w| w == stop.as_bytes())
+                })
+            });
+            prop_assert_eq!(found, expected, "{:?} in {:?}", stops, pieces);
+        }
+    }
 
     /// Number of the token that completes a stop string.
     fn stops_at(stops: &[&str], tokens: &[&str]) -> Option<usize> {

@@ -2,8 +2,11 @@
 //!
 //! Bounds are exact; what a task's texts need is an estimate from measured means and says so.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -25,6 +28,7 @@ impl PolicySettings {
         let folder = match self {
             Self::New(shape) => return Some(shape.clone()),
             Self::Folder(folder) => find_path(folder)?,
+            Self::Hub(_) => return None,
         };
         let text = fs::read_to_string(folder.join("config.json")).ok()?;
         let config: Value = serde_json::from_str(&text).ok()?;
@@ -42,6 +46,73 @@ impl PolicySettings {
         })
     }
 }
+
+/// What the weights of a policy take.
+struct PolicySizes {
+    /// Number of weights.
+    parameters: u64,
+    /// Bytes that one token takes in the KV cache.
+    cache_bytes: u64,
+}
+
+impl PolicySettings {
+    /// From the settings, or from what the folder's files say; none if they are not there.
+    fn sizes(&self) -> Option<PolicySizes> {
+        let shape = self.shape()?;
+        let Self::Folder(folder) = self else {
+            return Some(PolicySizes {
+                parameters: shape.parameters(),
+                cache_bytes: shape.cache_bytes(),
+            });
+        };
+        let folder = find_path(folder)?;
+        let config: Value =
+            serde_json::from_slice(&fs::read(folder.join("config.json")).ok()?).ok()?;
+        let tied = config.get("tie_word_embeddings") == Some(&Value::Bool(true));
+        let heads = config.get("head_dim").and_then(Value::as_u64);
+        let plain = u64::try_from(shape.hidden_size / shape.num_attention_heads.max(1)).ok()?;
+        Some(PolicySizes {
+            parameters: stored_parameters(&folder, tied)?,
+            cache_bytes: shape.cache_bytes() / plain.max(1) * heads.unwrap_or(plain),
+        })
+    }
+}
+
+/// Number of weights that the headers of a folder's safetensors speak of.
+fn stored_parameters(folder: &Path, tied: bool) -> Option<u64> {
+    const WEIGHTS: &str = "model.safetensors";
+    let mut files = BTreeSet::from([WEIGHTS.to_owned()]);
+    if !folder.join(WEIGHTS).exists() {
+        let index = fs::read(folder.join("model.safetensors.index.json")).ok()?;
+        let index: Value = serde_json::from_slice(&index).ok()?;
+        let names = index.get("weight_map")?.as_object()?.values();
+        files = names
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect();
+    }
+    let mut count = 0;
+    for name in files {
+        let mut file = fs::File::open(folder.join(name)).ok()?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length).ok()?;
+        let mut header = Vec::new();
+        file.take(u64::from_le_bytes(length).min(LONGEST_HEADER))
+            .read_to_end(&mut header)
+            .ok()?;
+        let header: BTreeMap<String, Value> = serde_json::from_slice(&header).ok()?;
+        for (name, tensor) in header {
+            if let Some(size) = tensor.get("shape").and_then(Value::as_array)
+                && !(tied && name == "lm_head.weight")
+            {
+                count += size.iter().filter_map(Value::as_u64).product::<u64>();
+            }
+        }
+    }
+    Some(count)
+}
+
+/// Most bytes of a safetensors header.
+const LONGEST_HEADER: u64 = 100_000_000;
 
 impl DecoderSettings {
     /// Number of weights, with tied embeddings.
@@ -154,11 +225,11 @@ impl LookupTokens {
 /// The sizes as lines of text, one fact a line.
 pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
     let mut lines = Vec::new();
-    let shape = experiment.policy.shape();
+    let policy = experiment.policy.sizes();
     let rollout = &experiment.rollout;
     let limits = &rollout.limits;
-    match &shape {
-        Some(shape) => lines.push(format!("parameters: {}", grouped(shape.parameters()))),
+    match &policy {
+        Some(policy) => lines.push(format!("parameters: {}", grouped(policy.parameters))),
         None => lines.push("parameters: unknown until the policy's folder is there".to_owned()),
     }
     if experiment.learner.steps > 0 {
@@ -192,8 +263,8 @@ pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
         }
         lines.push(text);
     }
-    if let Some(shape) = &shape {
-        memory(experiment, shape, &mut lines);
+    if let Some(policy) = &policy {
+        memory(experiment, policy, &mut lines);
     }
     let cold: u64 = experiment
         .cold_start
@@ -226,8 +297,8 @@ pub(super) fn sizes(experiment: &Experiment) -> Vec<String> {
 }
 
 /// Memory of weights, training and cache.
-fn memory(experiment: &Experiment, shape: &DecoderSettings, lines: &mut Vec<String>) {
-    let weights = shape.parameters() * FLOAT;
+fn memory(experiment: &Experiment, policy: &PolicySizes, lines: &mut Vec<String>) {
+    let weights = policy.parameters * FLOAT;
     let mut copies = String::new();
     if experiment.needs_reference() {
         copies += &format!(", reference policy {}", bytes(weights));
@@ -247,11 +318,11 @@ fn memory(experiment: &Experiment, shape: &DecoderSettings, lines: &mut Vec<Stri
         bytes(
             alive
                 .saturating_mul(context)
-                .saturating_mul(shape.cache_bytes())
+                .saturating_mul(policy.cache_bytes)
         ),
         grouped(alive),
         grouped(context),
-        bytes(shape.cache_bytes()),
+        bytes(policy.cache_bytes),
     ));
 }
 

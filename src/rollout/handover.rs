@@ -80,6 +80,7 @@ pub fn dispatch_turns(
                 seed: settings.0.seed,
             },
             stop: task.stop.clone(),
+            ignore_eos: false,
         });
         turns.0.push(Turn {
             forced: context.forced,

@@ -1,32 +1,42 @@
-//! The policy: a Qwen2 decoder. RMSNorm, rotary positions in the half-split convention of Hugging
-//! Face, grouped-query attention, SwiGLU, biases on q, k and v, and a head tied to the embedding.
+//! The policy: the decoder that Llama, Qwen2 and Qwen3 share. RMSNorm, rotary positions in the
+//! half-split convention of Hugging Face, grouped-query attention, SwiGLU. Biases, norms of the heads
+//! and a head apart from the embedding are there where the [`Shape`] says so.
 //!
 //! Inside, q, k, v and gate, up are one matrix each, so that a step on a small model costs fewer
 //! calls; on disk they stand apart under their Hugging Face names (see [`Decoder::exported`]).
 
+use std::convert::Infallible;
+
 use tch::{Device, Tensor};
 
-use super::weights::{Parameter, Shape, initial, slots};
+use super::weights::{Parameter, Shape, Slot, initial, slots};
 
 /// One block. Matrices are [out, in].
 struct Block {
     attention_norm: Tensor,
     qkv: Tensor,
-    qkv_bias: Tensor,
+    qkv_bias: Option<Tensor>,
+    /// The query heads' weight, then the key heads', [2 * head_dim].
+    head_norms: Option<Tensor>,
     output: Tensor,
+    output_bias: Option<Tensor>,
     feed_forward_norm: Tensor,
     gate_up: Tensor,
+    gate_up_bias: Option<Tensor>,
     down: Tensor,
+    down_bias: Option<Tensor>,
 }
 
 /// The decoder's weights on one device.
 pub(super) struct Decoder {
     pub shape: Shape,
     pub device: Device,
-    /// [vocab, hidden], also the head.
+    /// [vocab, hidden]
     pub embedding: Tensor,
     blocks: Vec<Block>,
     norm: Tensor,
+    /// [vocab, hidden]; none if the embedding is the head.
+    head: Option<Tensor>,
     /// [positions, head_dim / 2]
     cos: Tensor,
     sin: Tensor,
@@ -50,55 +60,111 @@ impl Decoder {
     /// Builds the decoder from one f32 tensor for each of [`slots`], in that order.
     pub fn assemble(shape: Shape, tensors: Vec<Tensor>, device: Device) -> Self {
         let mut tensors = tensors.into_iter();
+        let next = |slot: &Slot| {
+            Ok::<_, Infallible>(
+                tensors
+                    .next()
+                    .unwrap_or_else(|| Tensor::zeros(&slot.size, tch::kind::FLOAT_CPU)),
+            )
+        };
+        match Self::assemble_from(shape, device, next) {
+            Ok(decoder) => decoder,
+        }
+    }
+
+    /// Builds the decoder from what `next` gives for each of [`slots`], f32 tensors of that size, so
+    /// that a large model is read one matrix at a time.
+    ///
+    /// # Errors
+    /// The first error of `next`.
+    pub fn assemble_from<E>(
+        shape: Shape,
+        device: Device,
+        mut next: impl FnMut(&Slot) -> Result<Tensor, E>,
+    ) -> Result<Self, E> {
+        let slots = slots(&shape);
+        let mut slots = slots.iter();
         let mut fused = |count: usize| {
-            let parts: Vec<Tensor> = tensors.by_ref().take(count).collect();
+            let parts = slots.by_ref().take(count).map(&mut next);
+            let parts: Vec<Tensor> = parts.collect::<Result<_, E>>()?;
             // A copy, never a view of what was passed in.
             let tensor = Tensor::cat(&parts, 0).to_device(device).detach();
-            tensor.set_requires_grad(true)
+            Ok(tensor.set_requires_grad(true))
         };
-        let embedding = fused(1);
-        let blocks = (0..shape.settings.num_hidden_layers)
-            .map(|_| Block {
-                attention_norm: fused(1),
-                qkv: fused(3),
-                qkv_bias: fused(3),
-                output: fused(1),
-                feed_forward_norm: fused(1),
-                gate_up: fused(2),
-                down: fused(1),
-            })
-            .collect();
-        let norm = fused(1);
-        let (cos, sin) = rotary_tables(&shape, device);
-        Self {
+        let biases = shape.biases;
+        let embedding = fused(1)?;
+        let mut blocks = Vec::new();
+        for _ in 0..shape.settings.num_hidden_layers {
+            // Fields are filled from top to bottom, which is the order of the slots.
+            blocks.push(Block {
+                attention_norm: fused(1)?,
+                qkv: fused(3)?,
+                qkv_bias: biases.qkv.then(|| fused(3)).transpose()?,
+                head_norms: shape.head_norms.then(|| fused(2)).transpose()?,
+                output: fused(1)?,
+                output_bias: biases.output.then(|| fused(1)).transpose()?,
+                feed_forward_norm: fused(1)?,
+                gate_up: fused(2)?,
+                gate_up_bias: biases.feed_forward.then(|| fused(2)).transpose()?,
+                down: fused(1)?,
+                down_bias: biases.feed_forward.then(|| fused(1)).transpose()?,
+            });
+        }
+        let norm = fused(1)?;
+        let head = (!shape.tied).then(|| fused(1)).transpose()?;
+        let s = &shape.settings;
+        let (cos, sin) = shape.rope.tables(
+            s.rope_theta,
+            shape.head_dim,
+            s.max_position_embeddings,
+            device,
+        );
+        Ok(Self {
             shape,
             device,
             embedding,
             blocks,
             norm,
+            head,
             cos,
             sin,
-        }
+        })
     }
 
     /// Every tensor under its Hugging Face name, in the order of [`slots`]; views.
     pub fn exported(&self) -> Vec<(String, Tensor)> {
-        let (q, k, ff) = (
+        let (q, k, ff, dim) = (
             self.shape.query_rows(),
             self.shape.key_rows(),
             self.shape.settings.intermediate_size,
+            self.shape.head_dim,
         );
         let mut tensors = vec![self.embedding.detach()];
         for block in &self.blocks {
-            tensors.push(block.attention_norm.detach());
-            tensors.extend(block.qkv.detach().split_with_sizes([q, k, k], 0));
-            tensors.extend(block.qkv_bias.detach().split_with_sizes([q, k, k], 0));
-            tensors.push(block.output.detach());
-            tensors.push(block.feed_forward_norm.detach());
-            tensors.extend(block.gate_up.detach().split_with_sizes([ff, ff], 0));
-            tensors.push(block.down.detach());
+            let mut add = |tensor: &Tensor, rows: &[i64]| {
+                tensors.extend(tensor.detach().split_with_sizes(rows, 0));
+            };
+            let d = self.shape.settings.hidden_size;
+            add(&block.attention_norm, &[d]);
+            add(&block.qkv, &[q, k, k]);
+            block.qkv_bias.iter().for_each(|bias| add(bias, &[q, k, k]));
+            block
+                .head_norms
+                .iter()
+                .for_each(|both| add(both, &[dim, dim]));
+            add(&block.output, &[d]);
+            block.output_bias.iter().for_each(|bias| add(bias, &[d]));
+            add(&block.feed_forward_norm, &[d]);
+            add(&block.gate_up, &[ff, ff]);
+            block
+                .gate_up_bias
+                .iter()
+                .for_each(|bias| add(bias, &[ff, ff]));
+            add(&block.down, &[d]);
+            block.down_bias.iter().for_each(|bias| add(bias, &[d]));
         }
         tensors.push(self.norm.detach());
+        tensors.extend(self.head.iter().map(Tensor::detach));
         slots(&self.shape)
             .into_iter()
             .map(|slot| slot.name)
@@ -128,22 +194,25 @@ impl Decoder {
         };
         let mut all = vec![parameter("embedding".into(), &self.embedding, None)];
         for (layer, block) in self.blocks.iter().enumerate() {
-            let mut add = |part: &str, tensor, matrices| {
-                all.push(parameter(
-                    format!("layers.{layer}.{part}"),
-                    tensor,
-                    matrices,
-                ));
+            let mut add = |part: &str, tensor: Option<&Tensor>, matrices| {
+                let name = format!("layers.{layer}.{part}");
+                all.extend(tensor.map(|tensor| parameter(name, tensor, matrices)));
             };
-            add("attention_norm", &block.attention_norm, None);
-            add("qkv", &block.qkv, Some(vec![q, k, k]));
-            add("qkv_bias", &block.qkv_bias, None);
-            add("output", &block.output, Some(vec![d]));
-            add("feed_forward_norm", &block.feed_forward_norm, None);
-            add("gate_up", &block.gate_up, Some(vec![ff, ff]));
-            add("down", &block.down, Some(vec![d]));
+            add("attention_norm", Some(&block.attention_norm), None);
+            add("qkv", Some(&block.qkv), Some(vec![q, k, k]));
+            add("qkv_bias", block.qkv_bias.as_ref(), None);
+            add("head_norms", block.head_norms.as_ref(), None);
+            add("output", Some(&block.output), Some(vec![d]));
+            add("output_bias", block.output_bias.as_ref(), None);
+            add("feed_forward_norm", Some(&block.feed_forward_norm), None);
+            add("gate_up", Some(&block.gate_up), Some(vec![ff, ff]));
+            add("gate_up_bias", block.gate_up_bias.as_ref(), None);
+            add("down", Some(&block.down), Some(vec![d]));
+            add("down_bias", block.down_bias.as_ref(), None);
         }
         all.push(parameter("norm".into(), &self.norm, None));
+        let head = self.head.as_ref();
+        all.extend(head.map(|head| parameter("head".into(), head, None)));
         all
     }
 
@@ -177,9 +246,13 @@ impl Decoder {
         for (layer, block) in self.blocks.iter().enumerate() {
             let qkv = self
                 .normed(&x, &block.attention_norm)
-                .linear(&block.qkv, Some(&block.qkv_bias))
+                .linear(&block.qkv, block.qkv_bias.as_ref())
                 .view([batch, time, heads + 2 * kv, dim]);
-            let rotated = rotate(&qkv.narrow(2, 0, heads + kv), &cos, &sin);
+            let mut queries_and_keys = qkv.narrow(2, 0, heads + kv);
+            if let Some(weights) = &block.head_norms {
+                queries_and_keys = self.heads_normed(&queries_and_keys, weights);
+            }
+            let rotated = rotate(&queries_and_keys, &cos, &sin);
             let attended = attend(
                 layer,
                 &rotated.narrow(2, 0, heads),
@@ -187,12 +260,13 @@ impl Decoder {
                 &qkv.narrow(2, heads + kv, kv),
             );
             // Never in place: the backward pass still needs the old x.
-            x = attended.linear(&block.output, None::<&Tensor>) + &x;
+            x = attended.linear(&block.output, block.output_bias.as_ref()) + &x;
             let gate_up = self
                 .normed(&x, &block.feed_forward_norm)
-                .linear(&block.gate_up, None::<&Tensor>);
+                .linear(&block.gate_up, block.gate_up_bias.as_ref());
             let halves = gate_up.chunk(2, -1);
-            x = (halves[0].silu() * &halves[1]).linear(&block.down, None::<&Tensor>) + &x;
+            let gated = halves[0].silu() * &halves[1];
+            x = gated.linear(&block.down, block.down_bias.as_ref()) + &x;
             first_block.get_or_insert_with(|| x.shallow_clone());
         }
         Hidden {
@@ -203,7 +277,8 @@ impl Decoder {
 
     /// Logits [.., vocab] of hidden states [.., hidden].
     pub fn logits(&self, hidden: &Tensor) -> Tensor {
-        hidden.linear(&self.embedding, None::<&Tensor>)
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        hidden.linear(head, None::<&Tensor>)
     }
 
     fn normed(&self, x: &Tensor, weight: &Tensor) -> Tensor {
@@ -212,6 +287,17 @@ impl Decoder {
             Some(weight),
             self.shape.norm_eps,
         )
+    }
+
+    /// Norms every query and key head of x [batch, time, heads + kv heads, head_dim].
+    fn heads_normed(&self, x: &Tensor, weights: &Tensor) -> Tensor {
+        let (s, dim) = (&self.shape.settings, self.shape.head_dim);
+        let of = |first: i64, heads: i64| weights.narrow(0, first, dim).expand([heads, dim], false);
+        let weights = Tensor::cat(
+            &[of(0, s.num_attention_heads), of(dim, s.num_key_value_heads)],
+            0,
+        );
+        x.rms_norm([dim], None::<&Tensor>, self.shape.norm_eps) * weights
     }
 }
 
@@ -258,21 +344,4 @@ fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
     let halves = x.chunk(2, -1);
     let (a, b) = (&halves[0], &halves[1]);
     Tensor::cat(&[a * cos - b * sin, b * cos + a * sin], -1)
-}
-
-/// cos and sin of position * theta^(-2i / dim), computed in f32 as transformers does.
-fn rotary_tables(shape: &Shape, device: Device) -> (Tensor, Tensor) {
-    let half = shape.head_dim() / 2;
-    let positions = shape.settings.max_position_embeddings;
-    let frequency: Vec<f32> = (0..half)
-        .map(|i| (shape.settings.rope_theta as f32).powf(-(i as f32) / half as f32))
-        .collect();
-    let angles: Vec<f32> = (0..positions)
-        .flat_map(|p| frequency.iter().map(move |f| p as f32 * f))
-        .collect();
-    let angles = Tensor::from_slice(&angles).view([positions, half]);
-    (
-        angles.cos().to_device(device),
-        angles.sin().to_device(device),
-    )
 }

@@ -153,7 +153,7 @@ fn choose(decoder: &Decoder, vocabulary: &dyn Vocabulary, logits: &Tensor, lines
     let chosen = sample(logits, &temperatures, &uniforms);
     for (line, (id, logprob)) in lines.iter_mut().zip(chosen) {
         if line.finish.is_none() {
-            let ends = decoder.shape.end_of_text.contains(&id);
+            let ends = !line.request.ignore_eos && decoder.shape.end_of_text.contains(&id);
             line.push(id as TokenId, logprob, vocabulary, ends);
         }
     }

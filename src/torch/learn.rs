@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::engine::LearnRow;
     use crate::experiment::{DecoderSettings, KlKind, PolicyLoss};
-    use crate::torch::weights::Shape;
+    use crate::torch::config::new_shape;
     use tch::Device;
 
     fn decoder() -> Decoder {
@@ -280,12 +280,7 @@ mod tests {
             initializer_range: 0.3,
             vocab_size: 20,
         };
-        let shape = Shape {
-            settings,
-            norm_eps: 1e-6,
-            end_of_text: Vec::new(),
-        };
-        Decoder::new(shape, 1, Device::Cpu)
+        Decoder::new(new_shape(&settings), 1, Device::Cpu)
     }
 
     /// Off-policy rows, so that some ratios are clipped, with KL to another decoder.

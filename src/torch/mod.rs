@@ -1,4 +1,4 @@
-//! The engine in libtorch: one Qwen2-style decoder that generates, scores and learns with the same
+//! The engine in libtorch: one decoder (Llama, Qwen2, Qwen3) that generates, scores and learns with the same
 //! weights, on the CPU or one CUDA device.
 //!
 //! Reads and writes plain ids and floats; no tensor leaves this folder. On the CPU the same
@@ -9,19 +9,23 @@ mod average;
 mod batch;
 mod cache;
 mod checkpoint;
+mod config;
 mod decoder;
+mod fields;
 mod generate;
 mod learn;
 pub mod loss;
 mod micro;
 mod muon;
 mod optimizer;
+mod rope;
 mod sample;
 mod score;
 mod state;
 mod supervise;
 mod tensor_file;
 mod vocabulary;
+mod weight_files;
 mod weights;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +45,6 @@ use crate::trajectory::TrajectoryId;
 use cache::KeptCaches;
 use decoder::Decoder;
 use state::TrainingState;
-use weights::Shape;
 
 /// CUDA devices that this build and machine have.
 #[must_use]
@@ -75,18 +78,14 @@ impl TorchEngine {
         tokenizer: Arc<dyn Vocabulary + Send + Sync>,
         settings: &EngineSettings,
     ) -> Result<Self, EngineError> {
-        checkpoint::check_shape(shape)
+        config::check_shape(shape, None)
             .map_err(|rule| EngineError::BadRequest(format!("the decoder's shape: {rule}")))?;
-        check_vocabulary(shape, &*tokenizer).map_err(EngineError::BadRequest)?;
+        checkpoint::check_vocabulary(shape.vocab_size, &*tokenizer)
+            .map_err(EngineError::BadRequest)?;
         let device = prepare(settings)?;
-        let shape = Shape {
-            settings: shape.clone(),
-            norm_eps: checkpoint::NORM_EPS,
-            end_of_text: Vec::new(),
-        };
         guarded(|| {
             Ok(Self {
-                decoder: Decoder::new(shape, seed, device),
+                decoder: Decoder::new(config::new_shape(shape), seed, device),
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
                 caches: KeptCaches::default(),
@@ -94,8 +93,9 @@ impl TorchEngine {
         })
     }
 
-    /// The weights of a Hugging Face folder: config.json of a `Qwen2ForCausalLM` with a tied head,
-    /// and model.safetensors in f32, bf16 or f16.
+    /// The weights of a Hugging Face folder: config.json of a Llama, Qwen2 or Qwen3, and
+    /// model.safetensors, or its shards with their index, in f32, bf16 or f16. They are computed with
+    /// in f32.
     ///
     /// # Errors
     /// [`EngineError::BadFile`] naming the file, the field, the rule and the remedy;
@@ -107,9 +107,8 @@ impl TorchEngine {
     ) -> Result<Self, EngineError> {
         let device = prepare(settings)?;
         guarded(|| {
-            let (decoder, _) = read_fitting(folder, &*tokenizer, device)?;
             Ok(Self {
-                decoder,
+                decoder: checkpoint::read_decoder(folder, &*tokenizer, device)?,
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
                 caches: KeptCaches::default(),
@@ -184,9 +183,9 @@ impl Engine for TorchEngine {
 
     fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
         guarded(|| {
-            let weights = checkpoint::write_decoder(&self.decoder, folder)?;
+            checkpoint::write_decoder(&self.decoder, folder)?;
             if with_optimizer {
-                self.training.save(folder, weights)?;
+                self.training.save(folder)?;
             }
             self.vocabulary.save(folder)
         })
@@ -194,9 +193,10 @@ impl Engine for TorchEngine {
 
     fn load(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
         guarded(|| {
-            let (decoder, weights) = read_fitting(folder, &*self.vocabulary, self.decoder.device)?;
+            let device = self.decoder.device;
+            let decoder = checkpoint::read_decoder(folder, &*self.vocabulary, device)?;
             self.training = if with_optimizer {
-                TrainingState::load(folder, &decoder, weights)?
+                TrainingState::load(folder, &decoder)?
             } else {
                 TrainingState::default()
             };
@@ -225,34 +225,6 @@ fn prepare(settings: &EngineSettings) -> Result<Device, EngineError> {
             cuda_devices()
         ))),
     }
-}
-
-fn check_vocabulary(shape: &DecoderSettings, vocabulary: &dyn Vocabulary) -> Result<(), String> {
-    if vocabulary.size() as i64 <= shape.vocab_size {
-        return Ok(());
-    }
-    Err(format!(
-        "vocab_size is {}, but the tokenizer has {} ids, and each needs a row of the embedding",
-        shape.vocab_size,
-        vocabulary.size()
-    ))
-}
-
-fn read_fitting(
-    folder: &Path,
-    vocabulary: &dyn Vocabulary,
-    device: Device,
-) -> Result<(Decoder, u64), EngineError> {
-    let (decoder, weights) = checkpoint::read_decoder(folder, device)?;
-    check_vocabulary(&decoder.shape.settings, vocabulary).map_err(|problem| {
-        let path = folder.join(checkpoint::CONFIG);
-        tensor_file::bad_file(
-            &path,
-            problem,
-            "use the tokenizer that lies beside the weights",
-        )
-    })?;
-    Ok((decoder, weights))
 }
 
 /// Runs `work`; an operator that libtorch refuses (memory, above all) becomes an error. tch's short

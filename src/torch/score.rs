@@ -11,6 +11,9 @@ use super::batch::{check_ids, check_temperature, chunks, heat, padded, picked};
 use super::decoder::{Decoder, attention};
 use super::state::TrainingState;
 
+/// Most logits that are held at once.
+const LOGITS: usize = 1 << 26;
+
 /// What decides the result of a request.
 type Content<'a> = (&'a [TokenId], bool, Vec<(u32, &'a [TokenId], u32)>, u32);
 
@@ -134,15 +137,22 @@ fn forward(decoder: &Decoder, rows: &[&Layout], temperatures: &[f32]) -> Vec<f32
     if index.is_empty() {
         return Vec::new();
     }
-    let mut logits = decoder.logits(&picked(&hidden.last, &index));
-    if heats.iter().any(|&t| t != 1.0) {
-        logits /= Tensor::from_slice(&heats).unsqueeze(1).to_device(device);
+    // A large vocabulary is gone through in pieces, so that its logits fit into memory.
+    let piece = (LOGITS / decoder.shape.settings.vocab_size.max(1) as usize).max(1);
+    let mut logprobs = Vec::with_capacity(index.len());
+    let pieces = index.chunks(piece).zip(targets.chunks(piece));
+    for ((index, targets), heats) in pieces.zip(heats.chunks(piece)) {
+        let mut logits = decoder.logits(&picked(&hidden.last, index));
+        if heats.iter().any(|&t| t != 1.0) {
+            logits /= Tensor::from_slice(heats).unsqueeze(1).to_device(device);
+        }
+        let targets = Tensor::from_slice(targets).unsqueeze(1).to_device(device);
+        let scored = logits
+            .log_softmax(-1, None::<Kind>)
+            .gather(1, &targets, false);
+        logprobs.extend(host(&scored.squeeze_dim(1)));
     }
-    let targets = Tensor::from_slice(&targets).unsqueeze(1).to_device(device);
-    let logprobs = logits
-        .log_softmax(-1, None::<Kind>)
-        .gather(1, &targets, false);
-    host(&logprobs.squeeze_dim(1))
+    logprobs
 }
 
 /// A float tensor as a list.

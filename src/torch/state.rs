@@ -7,11 +7,11 @@ use tch::Tensor;
 
 use crate::engine::EngineError;
 
+use super::checkpoint::fingerprint;
 use super::decoder::Decoder;
 use super::optimizer::AdamW;
 use super::supervise::{Aid, ColdStart};
-use super::tensor_file::{TensorFile, bad_file, read, write_whole};
-use super::weights::slots;
+use super::tensor_file::{TensorFile, bad_file, write};
 
 const FILE: &str = "optimizer.safetensors";
 
@@ -38,11 +38,12 @@ struct Note {
 }
 
 impl TrainingState {
-    /// Writes everything beside the weights whose fingerprint is `weights`.
+    /// Writes everything beside the weights that were saved into the folder.
     ///
     /// # Errors
     /// [`EngineError::Io`].
-    pub fn save(&self, folder: &Path, weights: u64) -> Result<(), EngineError> {
+    pub fn save(&self, folder: &Path) -> Result<(), EngineError> {
+        let weights = fingerprint(folder)?;
         let cold = &self.cold_start;
         let note = Note {
             weights: format!("{weights:016x}"),
@@ -50,14 +51,10 @@ impl TrainingState {
             aid_steps: cold.aid.as_ref().map_or(0, |aid| aid.adam.steps),
             learner_steps: self.learner.steps,
         };
-        let note = serde_json::to_string(&note);
-        let mut file = TensorFile {
-            tensors: Default::default(),
-            note: Some(note.map_err(|error| EngineError::Backend(error.to_string()))?),
-        };
-        let mut add = |name: String, tensor: &Tensor| {
-            file.tensors.insert(name, tensor.shallow_clone());
-        };
+        let note = serde_json::to_string(&note)
+            .map_err(|error| EngineError::Backend(error.to_string()))?;
+        let mut tensors = Vec::new();
+        let mut add = |name: String, tensor: &Tensor| tensors.push((name, tensor.shallow_clone()));
         for (name, momentum) in &cold.muon.momenta {
             add(format!("muon.{name}"), momentum);
         }
@@ -81,18 +78,18 @@ impl TrainingState {
                 add(format!("{prefix}.{name}"), &tensor);
             }
         }
-        write_whole(folder, FILE, &file.bytes()?)
+        write(folder, FILE, tensors, Some(note))
     }
 
-    /// Reads back what [`TrainingState::save`] wrote for `decoder`, whose weights file has the
-    /// fingerprint `weights`.
+    /// Reads back what [`TrainingState::save`] wrote for `decoder`, which was read from the folder.
     ///
     /// # Errors
     /// [`EngineError::BadFile`].
-    pub fn load(folder: &Path, decoder: &Decoder, weights: u64) -> Result<Self, EngineError> {
+    pub fn load(folder: &Path, decoder: &Decoder) -> Result<Self, EngineError> {
+        let weights = fingerprint(folder)?;
         let path = folder.join(FILE);
         let remedy = "take a folder that was saved with its optimizer, or begin anew without it";
-        let file = TensorFile::parse(&path, &read(&path)?)?;
+        let file = TensorFile::open(&path)?;
         let note: Note = file
             .note
             .as_deref()
@@ -108,11 +105,7 @@ impl TrainingState {
                 remedy,
             ));
         }
-        let mut reader = Reader {
-            path: &path,
-            file,
-            decoder,
-        };
+        let mut reader = Reader { file, decoder };
         let mut state = Self {
             cold_start: ColdStart {
                 adam: reader.adam("cold_adam", note.cold_start_steps)?,
@@ -140,7 +133,6 @@ impl TrainingState {
 
 /// Takes state tensors out of a file, sized as the decoder's parameters.
 struct Reader<'a> {
-    path: &'a Path,
     file: TensorFile,
     decoder: &'a Decoder,
 }
@@ -148,7 +140,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// What follows `prefix` in the keys that begin with it, sorted.
     fn names(&self, prefix: &str) -> Vec<String> {
-        let keys = self.file.tensors.keys();
+        let keys = self.file.names();
         keys.filter_map(|key| key.strip_prefix(prefix))
             .map(str::to_owned)
             .collect()
@@ -166,9 +158,7 @@ impl Reader<'_> {
             Some(parameter) => parameter.tensor.size(),
             None => vec![width, width], // a probe of the aid
         };
-        let tensor = self
-            .file
-            .take(self.path, &format!("{prefix}{name}"), &size)?;
+        let tensor = self.file.take(&format!("{prefix}{name}"), &size)?;
         Ok(tensor.to_device(self.decoder.device))
     }
 
@@ -190,15 +180,11 @@ impl Reader<'_> {
         if self.names(&format!("{prefix}.")).is_empty() {
             return Ok(None);
         }
-        let shape = &self.decoder.shape;
-        let tensors = slots(shape)
-            .iter()
-            .map(|slot| {
-                let key = format!("{prefix}.{}", slot.name);
-                self.file.take(self.path, &key, &slot.size)
-            })
-            .collect::<Result<_, _>>()?;
-        let device = self.decoder.device;
-        Ok(Some(Decoder::assemble(shape.clone(), tensors, device)))
+        let (shape, device) = (self.decoder.shape.clone(), self.decoder.device);
+        let copy = Decoder::assemble_from(shape, device, |slot| {
+            self.file
+                .take(&format!("{prefix}.{}", slot.name), &slot.size)
+        })?;
+        Ok(Some(copy))
     }
 }

@@ -2,33 +2,56 @@
 //! values.
 
 use rand::Rng as _;
+use serde_json::{Map, Value};
 use tch::{Device, Kind, Tensor};
 
 use crate::experiment::DecoderSettings;
 use crate::random::{self, Domain};
 
+use super::rope::Rope;
+
 /// Shape of the decoder, and what a Hugging Face folder says beyond the experiment's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     pub settings: DecoderSettings,
+    /// Width of a head. Need not be `hidden_size / num_attention_heads`.
+    pub head_dim: i64,
+    /// Whether the head is the embedding.
+    pub tied: bool,
+    pub biases: Biases,
+    /// Whether every query and key head is normed before it is rotated (Qwen3).
+    pub head_norms: bool,
+    pub rope: Rope,
     /// Added to the mean square in every norm.
     pub norm_eps: f64,
     /// Sampling one of these ends a turn.
     pub end_of_text: Vec<i64>,
+    /// What config.json says, to be written back with every field it had.
+    pub config: Map<String, Value>,
+    /// The text of generation_config.json.
+    pub generation_config: Option<String>,
+}
+
+/// The matrices that have a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Biases {
+    pub qkv: bool,
+    pub output: bool,
+    pub feed_forward: bool,
 }
 
 impl Shape {
     /// Width of a head.
     pub fn head_dim(&self) -> i64 {
-        self.settings.hidden_size / self.settings.num_attention_heads
+        self.head_dim
     }
     /// Rows of the query matrix.
     pub fn query_rows(&self) -> i64 {
-        self.settings.hidden_size
+        self.settings.num_attention_heads * self.head_dim
     }
     /// Rows of the key matrix, and of the value matrix.
     pub fn key_rows(&self) -> i64 {
-        self.settings.num_key_value_heads * self.head_dim()
+        self.settings.num_key_value_heads * self.head_dim
     }
 }
 
@@ -58,8 +81,10 @@ enum Initial {
     Zeros,
 }
 
-/// Every tensor of the decoder under its Hugging Face name, in a fixed order.
+/// Every tensor of the decoder under its Hugging Face name, in the order in which
+/// [`super::decoder::Decoder::assemble`] takes them.
 pub(super) fn slots(shape: &Shape) -> Vec<Slot> {
+    use Initial::{Normal, Ones, Zeros};
     let s = &shape.settings;
     let (d, q, k, ff) = (
         s.hidden_size,
@@ -75,26 +100,43 @@ pub(super) fn slots(shape: &Shape) -> Vec<Slot> {
     let mut slots = vec![slot(
         "model.embed_tokens.weight".into(),
         &[s.vocab_size, d],
-        Initial::Normal,
+        Normal,
     )];
     for layer in 0..s.num_hidden_layers {
-        let mut add = |part: &str, size: &[i64], initial| {
-            slots.push(slot(format!("model.layers.{layer}.{part}"), size, initial));
+        let mut add = |there: bool, part: &str, size: &[i64], initial| {
+            if there {
+                slots.push(slot(format!("model.layers.{layer}.{part}"), size, initial));
+            }
         };
-        add("input_layernorm.weight", &[d], Initial::Ones);
-        add("self_attn.q_proj.weight", &[q, d], Initial::Normal);
-        add("self_attn.k_proj.weight", &[k, d], Initial::Normal);
-        add("self_attn.v_proj.weight", &[k, d], Initial::Normal);
-        add("self_attn.q_proj.bias", &[q], Initial::Zeros);
-        add("self_attn.k_proj.bias", &[k], Initial::Zeros);
-        add("self_attn.v_proj.bias", &[k], Initial::Zeros);
-        add("self_attn.o_proj.weight", &[d, q], Initial::Normal);
-        add("post_attention_layernorm.weight", &[d], Initial::Ones);
-        add("mlp.gate_proj.weight", &[ff, d], Initial::Normal);
-        add("mlp.up_proj.weight", &[ff, d], Initial::Normal);
-        add("mlp.down_proj.weight", &[d, ff], Initial::Normal);
+        let Biases {
+            qkv,
+            output,
+            feed_forward,
+        } = shape.biases;
+        add(true, "input_layernorm.weight", &[d], Ones);
+        add(true, "self_attn.q_proj.weight", &[q, d], Normal);
+        add(true, "self_attn.k_proj.weight", &[k, d], Normal);
+        add(true, "self_attn.v_proj.weight", &[k, d], Normal);
+        add(qkv, "self_attn.q_proj.bias", &[q], Zeros);
+        add(qkv, "self_attn.k_proj.bias", &[k], Zeros);
+        add(qkv, "self_attn.v_proj.bias", &[k], Zeros);
+        let head = [shape.head_dim];
+        add(shape.head_norms, "self_attn.q_norm.weight", &head, Ones);
+        add(shape.head_norms, "self_attn.k_norm.weight", &head, Ones);
+        add(true, "self_attn.o_proj.weight", &[d, q], Normal);
+        add(output, "self_attn.o_proj.bias", &[d], Zeros);
+        add(true, "post_attention_layernorm.weight", &[d], Ones);
+        add(true, "mlp.gate_proj.weight", &[ff, d], Normal);
+        add(true, "mlp.up_proj.weight", &[ff, d], Normal);
+        add(feed_forward, "mlp.gate_proj.bias", &[ff], Zeros);
+        add(feed_forward, "mlp.up_proj.bias", &[ff], Zeros);
+        add(true, "mlp.down_proj.weight", &[d, ff], Normal);
+        add(feed_forward, "mlp.down_proj.bias", &[d], Zeros);
     }
-    slots.push(slot("model.norm.weight".into(), &[d], Initial::Ones));
+    slots.push(slot("model.norm.weight".into(), &[d], Ones));
+    if !shape.tied {
+        slots.push(slot("lm_head.weight".into(), &[s.vocab_size, d], Normal));
+    }
     slots
 }
 

@@ -11,24 +11,16 @@ use crate::experiment::spec::{
 
 /// Files, tasks and devices that must be there before a run.
 pub(super) fn what_is_there(experiment: &Experiment, log: &mut Log) {
-    if let PolicySettings::Folder(folder) = &experiment.policy {
-        match find_path(folder) {
-            None => log.report(
-                Missing,
-                &["policy"],
-                format!("policy folder {folder:?} is not there"),
-                "a folder with config.json, model.safetensors and tokenizer.json, beside this file, in the current folder or beside the program",
-                "there are no weights to begin with",
-            ),
-            Some(found) if found.join("model.safetensors.index.json").exists() => log.report(
-                Missing,
-                &["policy"],
-                format!("policy folder {folder:?} holds a checkpoint in several files"),
-                "one model.safetensors; large checkpoints in several files are planned",
-                "the weights cannot be read",
-            ),
-            Some(_) => {}
-        }
+    if let PolicySettings::Folder(folder) = &experiment.policy
+        && find_path(folder).is_none()
+    {
+        log.report(
+            Missing,
+            &["policy"],
+            format!("policy folder {folder:?} is not there"),
+            "a folder with config.json, safetensors and tokenizer.json, beside this file, in the current folder or beside the program",
+            "there are no weights to begin with",
+        );
     }
     let facts = &experiment.task.facts;
     if !facts.is_empty() && find_path(facts).is_none() {

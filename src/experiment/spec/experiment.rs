@@ -72,6 +72,9 @@ choice! {
         /// A Hugging Face folder, as `Folder("assets/lookup/policy")`: relative to the file that names
         /// it, to the current folder, or to the program.
         "Folder" => Folder(path: String),
+        /// A model of the Hugging Face Hub, as `Hub("HuggingFaceTB/SmolLM2-135M-Instruct")`, with
+        /// `@revision` behind it if wanted: from the local cache, or fetched into it.
+        "Hub" => Hub(name: String),
     }
 }
 

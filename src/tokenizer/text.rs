@@ -1,10 +1,10 @@
-//! The tokenizer: a thin face over the `tokenizers` crate that also knows the bytes of every token.
+//! A thin face over the `tokenizers` crate that also knows the bytes of every token.
 //!
 //! It reads and writes the Hugging Face layout, so that `transformers.AutoTokenizer` loads what is
-//! saved here. Token ids are the truth and text is derived from them: [`TextTokenizer::decode`] is
-//! the concatenation of [`TextTokenizer::token_bytes`], nothing else.
+//! saved here. [`TextTokenizer::decode`] is the concatenation of [`TextTokenizer::token_bytes`],
+//! nothing else.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 
 use tokenizers::models::TrainerWrapper;
@@ -14,6 +14,8 @@ use tokenizers::{AddedToken, Tokenizer};
 
 use crate::engine::EngineError;
 use crate::trajectory::TokenId;
+
+use super::bytes::{bytes_of_tokens, check_complete};
 
 /// The tokens that are never split: padding, then the tags of the protocol. Their ids are their
 /// places in this list when [`TextTokenizer::train`] made the vocabulary.
@@ -37,16 +39,30 @@ pub const SPECIAL_TOKENS: [&str; 15] = [
 
 const TOKENIZER_FILE: &str = "tokenizer.json";
 const CONFIG_FILE: &str = "tokenizer_config.json";
-/// What `transformers` needs to load the folder as a fast tokenizer.
+/// What may lie beside tokenizer.json and belongs to it.
+const COMPANIONS: [&str; 7] = [
+    CONFIG_FILE,
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+];
+/// What `transformers` needs to load a tokenizer that we trained. Version 5 takes its own Qwen2
+/// tokenizer, which splits text in other places, for every qwen2 folder whose tokenizer has no
+/// `auto_map`; with one that names a class of its own it reads tokenizer.json as it is.
 const CONFIG: &str = r#"{
   "tokenizer_class": "PreTrainedTokenizerFast",
+  "auto_map": { "AutoTokenizer": ["PreTrainedTokenizerFast", "PreTrainedTokenizerFast"] },
   "pad_token": "<pad>",
   "padding_side": "left",
   "clean_up_tokenization_spaces": false
 }
 "#;
 
-/// A byte-level BPE tokenizer with the protocol's tags as special tokens.
+/// The tokenizer of a model. One that rollouts use has the protocol's tags as special tokens (see
+/// [`TextTokenizer::require_protocol`]).
 #[derive(Clone)]
 pub struct TextTokenizer {
     inner: Tokenizer,
@@ -54,6 +70,8 @@ pub struct TextTokenizer {
     bytes: Vec<Vec<u8>>,
     /// The file as it was read or first written: saving changes no byte.
     json: String,
+    /// The files beside it, by name.
+    companions: Vec<(String, Vec<u8>)>,
 }
 
 impl TextTokenizer {
@@ -87,43 +105,72 @@ impl TextTokenizer {
     /// Reads the text of a tokenizer.json; `path` stands in error messages.
     ///
     /// # Errors
-    /// [`EngineError::BadFile`] for damaged JSON, for a vocabulary that is not byte-level or has
-    /// holes, and for one without the protocol's tags.
+    /// [`EngineError::BadFile`] for a file that the `tokenizers` crate does not read.
     pub fn from_json(json: &str, path: &Path) -> Result<Self, EngineError> {
-        let bad = |problem: String, remedy: &str| EngineError::BadFile {
+        let mut inner = Tokenizer::from_bytes(json).map_err(|error| EngineError::BadFile {
             path: path.to_owned(),
-            problem,
-            remedy: remedy.to_owned(),
-        };
-        let inner = Tokenizer::from_bytes(json).map_err(|error| {
-            bad(
-                format!("it is not a tokenizer.json ({error})"),
-                "fetch or save the file again",
-            )
+            problem: format!("it is not a tokenizer.json ({error})"),
+            remedy: "fetch or save the file again".to_owned(),
         })?;
-        let bytes = bytes_of_tokens(&inner)
-            .map_err(|problem| bad(problem, "use a byte-level BPE, as GPT-2 and Qwen have it"))?;
-        if let Some(tag) = SPECIAL_TOKENS.iter().find(|tag| !is_special(&inner, tag)) {
-            return Err(bad(
+        // Some files carry the settings of the batch they were last used for.
+        inner.with_padding(None);
+        let untruncated = inner.with_truncation(None).map(|_| ());
+        untruncated.map_err(|error| EngineError::Backend(error.to_string()))?;
+        Ok(Self {
+            bytes: bytes_of_tokens(&inner, json),
+            inner,
+            json: json.to_owned(),
+            companions: vec![(CONFIG_FILE.to_owned(), CONFIG.as_bytes().to_vec())],
+        })
+    }
+
+    /// Checks that rollouts can use it: every tag of the protocol is one special token, and any text
+    /// has ids. `path` stands in error messages.
+    ///
+    /// # Errors
+    /// [`EngineError::BadFile`] naming the field, the rule and the remedy.
+    pub fn require_protocol(&self, path: &Path) -> Result<(), EngineError> {
+        let bad = |problem: String, remedy: &str| {
+            Err(EngineError::BadFile {
+                path: path.to_owned(),
+                problem,
+                remedy: remedy.to_owned(),
+            })
+        };
+        if let Err(problem) = check_complete(&self.inner) {
+            return bad(problem, "use a byte-level BPE, as GPT-2 and Qwen have it");
+        }
+        match SPECIAL_TOKENS
+            .iter()
+            .find(|tag| !is_special(&self.inner, tag))
+        {
+            None => Ok(()),
+            Some(tag) => bad(
                 format!(
                     "\"added_tokens\" lacks {tag:?} as a special token: every tag of the protocol must be one token"
                 ),
                 "add the tag, or load a tokenizer that palimpsest has saved",
-            ));
+            ),
         }
-        Ok(Self {
-            inner,
-            bytes,
-            json: json.to_owned(),
-        })
+    }
+
+    /// Ids of a prompt as a model's own tokenizer gives them: with the token that begins a text, if
+    /// the file says so.
+    #[must_use]
+    pub fn encode_prompt(&self, text: &str) -> Vec<TokenId> {
+        self.ids(text, true)
     }
 
     /// Ids of `text`; tags become their special tokens, nothing is added.
     #[must_use]
     pub fn encode(&self, text: &str) -> Vec<TokenId> {
-        // A byte-level vocabulary with all 256 bytes (checked when it is read) can encode anything.
+        self.ids(text, false)
+    }
+
+    fn ids(&self, text: &str, with_template: bool) -> Vec<TokenId> {
+        // A byte-level vocabulary with all 256 bytes can encode anything; others leave things out.
         self.inner
-            .encode_fast(text, false)
+            .encode_fast(text, with_template)
             .map(|encoding| encoding.get_ids().to_vec())
             .unwrap_or_default()
     }
@@ -176,32 +223,45 @@ impl TextTokenizer {
         &self.json
     }
 
-    /// Writes tokenizer.json and tokenizer_config.json into a folder, as transformers expects them.
+    /// Writes tokenizer.json and the files beside it into a folder, as transformers expects them.
     ///
     /// # Errors
     /// [`EngineError::Io`].
     pub fn save(&self, folder: &Path) -> Result<(), EngineError> {
-        for (name, text) in [(TOKENIZER_FILE, self.json.as_str()), (CONFIG_FILE, CONFIG)] {
+        let json = (TOKENIZER_FILE, self.json.as_bytes());
+        let companions = self
+            .companions
+            .iter()
+            .map(|(name, text)| (name.as_str(), &text[..]));
+        for (name, text) in companions.chain([json]) {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|source| EngineError::Io { path, source })?;
         }
         Ok(())
     }
 
-    /// Reads tokenizer.json from a folder.
+    /// Reads tokenizer.json from a folder, and what lies beside it.
     ///
     /// # Errors
     /// [`EngineError::BadFile`].
     pub fn load(folder: &Path) -> Result<Self, EngineError> {
         let path = folder.join(TOKENIZER_FILE);
-        match std::fs::read_to_string(&path) {
-            Ok(json) => Self::from_json(&json, &path),
-            Err(error) => Err(EngineError::BadFile {
-                path,
-                problem: format!("it cannot be read ({error})"),
-                remedy: "name a folder that holds a tokenizer.json".to_owned(),
-            }),
+        let json = std::fs::read_to_string(&path).map_err(|error| EngineError::BadFile {
+            path: path.clone(),
+            problem: format!("it cannot be read ({error})"),
+            remedy: "name a folder that holds a tokenizer.json".to_owned(),
+        })?;
+        let mut tokenizer = Self::from_json(&json, &path)?;
+        let companions: Vec<(String, Vec<u8>)> = COMPANIONS
+            .iter()
+            .filter_map(|&name| Some((name.to_owned(), std::fs::read(folder.join(name)).ok()?)))
+            .collect();
+        if companions.iter().any(|(name, _)| name == CONFIG_FILE) {
+            tokenizer.companions = companions;
+        } else {
+            tokenizer.companions.extend(companions);
         }
+        Ok(tokenizer)
     }
 }
 
@@ -210,52 +270,4 @@ fn is_special(inner: &Tokenizer, tag: &str) -> bool {
         .token_to_id(tag)
         .and_then(|id| inner.get_added_tokens_decoder().get(&id).cloned())
         .is_some_and(|added| added.special)
-}
-
-/// Bytes of every id from 0 on, or what is wrong with the vocabulary.
-fn bytes_of_tokens(inner: &Tokenizer) -> Result<Vec<Vec<u8>>, String> {
-    let byte_of = byte_of_char();
-    let added = inner.get_added_tokens_decoder();
-    let vocabulary = inner.get_vocab(true);
-    let by_id: BTreeMap<TokenId, &String> =
-        vocabulary.iter().map(|(token, &id)| (id, token)).collect();
-    let mut bytes = Vec::with_capacity(by_id.len());
-    let mut single = HashSet::new();
-    for (place, (&id, &token)) in (0..).zip(&by_id) {
-        if id != place {
-            return Err(format!(
-                "\"model.vocab\" has no token for id {place}: ids must run from 0 without holes"
-            ));
-        }
-        if let Some(added) = added.get(&id) {
-            bytes.push(added.content.as_bytes().to_vec());
-            continue;
-        }
-        let found: Option<Vec<u8>> = token.chars().map(|c| byte_of.get(&c).copied()).collect();
-        let found = found.ok_or_else(|| {
-            format!("\"model.vocab\" holds {token:?} (id {id}), which is not byte-level text")
-        })?;
-        if let [byte] = found[..] {
-            single.insert(byte);
-        }
-        bytes.push(found);
-    }
-    match (0..=u8::MAX).find(|byte| !single.contains(byte)) {
-        Some(byte) => Err(format!(
-            "\"model.vocab\" has no token for the byte {byte:#04x}: all 256 must be there, or some text has no ids"
-        )),
-        None => Ok(bytes),
-    }
-}
-
-/// GPT-2's disguise of bytes: printable ones stand for themselves, the others for the characters
-/// from U+0100 on, in order.
-fn byte_of_char() -> BTreeMap<char, u8> {
-    let mut stand_in = (0x100..).filter_map(char::from_u32);
-    (0..=u8::MAX)
-        .filter_map(|byte| match byte {
-            b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => Some((char::from(byte), byte)),
-            _ => stand_in.next().map(|c| (c, byte)),
-        })
-        .collect()
 }
