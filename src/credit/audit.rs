@@ -11,8 +11,8 @@ use std::fmt;
 use crate::trajectory::{Advantages, Row, Tag, TrajectoryId, Turn};
 
 /// Largest |ratio - 1| on the first mini-batch: sampled and learner's log-probs come from the same
-/// weights.
-pub const RATIO_GAP: f64 = 1e-2;
+/// weights. A server is held to it before it may sample at all.
+pub use crate::engine::remote::RATIO_GAP;
 
 /// Weights are sums of two f32; laid out twice, they may differ by rounding.
 const WEIGHT_GAP: f32 = 1e-5;

@@ -2,9 +2,10 @@
 //!
 //! Reads requests made of plain ids and floats; writes replies of the same. Runs on its own thread
 //! (`link.rs`); the implementation in libtorch lives in `torch`, the one with fixed replies in
-//! `scripted.rs`.
+//! `scripted.rs`, the one whose turns a server writes in `remote/`.
 
 mod link;
+pub mod remote;
 mod request;
 pub mod scripted;
 mod stop;
@@ -48,6 +49,9 @@ pub enum EngineError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A server did not do what was asked.
+    #[error(transparent)]
+    Remote(#[from] remote::RemoteError),
     /// The engine thread is gone.
     #[error("the engine thread has ended")]
     Gone,
