@@ -107,3 +107,42 @@ pub trait Engine {
     /// [`EngineError::BadFile`].
     fn load(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError>;
 }
+
+/// A boxed engine is one: which it is may be settled when the program starts.
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+        (**self).generate(requests)
+    }
+
+    fn release(&mut self, trajectories: &[TrajectoryId]) {
+        (**self).release(trajectories);
+    }
+
+    fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
+        (**self).score(requests)
+    }
+
+    fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
+        (**self).learn(batch)
+    }
+
+    fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
+        (**self).supervise(batch)
+    }
+
+    fn freeze_reference(&mut self) {
+        (**self).freeze_reference();
+    }
+
+    fn begin_rl(&mut self) {
+        (**self).begin_rl();
+    }
+
+    fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
+        (**self).save(folder, with_optimizer)
+    }
+
+    fn load(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
+        (**self).load(folder, with_optimizer)
+    }
+}

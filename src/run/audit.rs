@@ -8,7 +8,7 @@ use bevy_ecs::prelude::*;
 use super::recorder::Recorder;
 use crate::credit::audit::{self, Consumed, Declared, Fault};
 use crate::credit::signal::{Sign, in_words, silence};
-use crate::experiment::Audit;
+use crate::experiment::{Audit, Importance};
 use crate::learner::{Updated, mini_batches};
 use crate::record::Event;
 use crate::rollout::{Roster, RunSettings};
@@ -67,10 +67,12 @@ pub fn audit_update(
     let tokens: Vec<u64> = report.mini_batches.iter().map(|mini| mini.tokens).collect();
     let mut faults = audit::consumption(&written, &batches, report.logprobs.len(), &tokens);
     faults.extend(audit::rows(&declared, &consumed));
-    // A later epoch overwrites the log-probs of the first.
+    // A later epoch overwrites the log-probs of the first; and importance weights are there because
+    // the one that sampled differs from the learner, whose own log-probs are then the old ones.
+    let exact = learner.importance == Importance::Off;
     let first: Vec<Consumed<'_>> = batches
         .first()
-        .filter(|_| learner.epochs == 1)
+        .filter(|_| learner.epochs == 1 && exact)
         .into_iter()
         .flatten()
         .filter_map(|&row| consumed.get(row).copied())

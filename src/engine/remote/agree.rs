@@ -90,10 +90,16 @@ mod tests {
 
     #[test]
     fn equal_log_probs_agree_and_rounding_asks_for_importance_weights() {
-        assert_eq!(said(needs(1.0, false), &[-1.0, -2.005], &[-1.0, -2.005]), "");
+        assert_eq!(
+            said(needs(1.0, false), &[-1.0, -2.005], &[-1.0, -2.005]),
+            ""
+        );
         let rounded = said(needs(1.0, false), &[-1.0, -2.05], &[-1.0, -2.05]);
         assert!(rounded.contains("learner.importance"), "{rounded}");
-        assert!(rounded.contains("update 3") && rounded.contains("0.0488"), "{rounded}");
+        assert!(
+            rounded.contains("update 3") && rounded.contains("0.0488"),
+            "{rounded}"
+        );
         assert_eq!(said(needs(1.0, true), &[-1.0, -2.05], &[-1.0, -2.05]), "");
     }
 

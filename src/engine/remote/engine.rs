@@ -60,9 +60,8 @@ impl<L: Engine> RemoteEngine<L> {
             RemoteError::Setting("is libtorch, and names no server to connect to".into())
         })?;
         let needs = Needs::of(experiment);
-        let runtime = start_runtime("server", WORKERS).map_err(|error| {
-            EngineError::Backend(format!("no threads for the client: {error}"))
-        })?;
+        let runtime = start_runtime("server", WORKERS)
+            .map_err(|error| EngineError::Backend(format!("no threads for the client: {error}")))?;
         let http = Http::new(settings)?;
         let (line, can) = runtime.block_on(meet(http, generator, settings, &tokenizer))?;
         let url = line.http.url().to_owned();

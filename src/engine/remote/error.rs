@@ -113,7 +113,9 @@ pub enum RemoteError {
         said: String,
     },
     /// Server and learner do not compute the same.
-    #[error("after weight update {update}, the server's log-probs are not the learner's: {problem}")]
+    #[error(
+        "after weight update {update}, the server's log-probs are not the learner's: {problem}"
+    )]
     Disagrees {
         /// Number of the update.
         update: u64,

@@ -5,9 +5,9 @@
 //! dropped. Ids are never made from text while training.
 
 use super::RemoteError;
+use super::Stops;
 use super::reply::{Answer, Ask, End, check};
 use super::server::Server;
-use super::Stops;
 use crate::engine::{Finish, GenerateRequest, Generated, StopMatcher};
 use crate::random::sampling_uniform;
 use crate::trajectory::TokenId;
@@ -101,14 +101,20 @@ impl Server {
         let ids = match answer.ids {
             Some(ids) => ids,
             None if self.strict => {
-                return Err(bad("the list of ids", "is missing in a training run".into()));
+                return Err(bad(
+                    "the list of ids",
+                    "is missing in a training run".into(),
+                ));
             }
             None => self.ids_of_text(&answer.text, &answer.end, draft.request),
         };
         let logprobs = match answer.logprobs {
             Some(logprobs) if logprobs.len() == ids.len() => logprobs,
             _ if self.strict => {
-                return Err(bad("the list of log-probs", "is missing in a training run".into()));
+                return Err(bad(
+                    "the list of log-probs",
+                    "is missing in a training run".into(),
+                ));
             }
             // Nobody learns from a measured turn; what is unknown is no number.
             _ => vec![f32::NAN; ids.len()],

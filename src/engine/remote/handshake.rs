@@ -133,7 +133,10 @@ async fn openai(http: &Http, wanted: &str) -> Result<Introduction, RemoteError> 
         },
     };
     let owner = text(chosen, "owned_by").unwrap_or_default();
-    let version = http.get("/version").await?.and_then(|v| text(&v, "version"));
+    let version = http
+        .get("/version")
+        .await?
+        .and_then(|v| text(&v, "version"));
     let props = http.get("/props").await?.unwrap_or(Value::Null);
     let kind = match owner.as_str() {
         "vllm" => "vLLM",
@@ -267,9 +270,9 @@ async fn scores(line: &Line, ids: &[TokenId]) -> Result<Option<ScoreWay>, Remote
     for &way in ways {
         match line.score("a probe of scoring", ids, 2, way).await {
             Ok(_) => return Ok(Some(way)),
-            Err(
-                error @ (RemoteError::Unreachable { .. } | RemoteError::TimedOut { .. }),
-            ) => return Err(error),
+            Err(error @ (RemoteError::Unreachable { .. } | RemoteError::TimedOut { .. })) => {
+                return Err(error);
+            }
             Err(error) => tracing::debug!("no scoring by {way:?}: {error}"),
         }
     }

@@ -106,7 +106,10 @@ impl Http {
     /// What `path` says; none if the server has no such path.
     pub async fn get(&self, path: &str) -> Result<Option<Value>, RemoteError> {
         let what = format!("GET {path}");
-        match self.call(Method::GET, path, None, &what, Patience::Ask).await {
+        match self
+            .call(Method::GET, path, None, &what, Patience::Ask)
+            .await
+        {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
             Err(RemoteError::Refused {
                 status: 404 | 405 | 501,
@@ -120,7 +123,10 @@ impl Http {
     /// refused as the wrong method (405) where there is one, and as unknown (404) where there is not.
     pub async fn takes_post(&self, path: &str) -> Result<bool, RemoteError> {
         let what = format!("GET {path}");
-        match self.call(Method::GET, path, None, &what, Patience::Ask).await {
+        match self
+            .call(Method::GET, path, None, &what, Patience::Ask)
+            .await
+        {
             Ok(_) => Ok(true),
             Err(RemoteError::Refused { status, .. }) => Ok(!matches!(status, 404 | 501)),
             Err(RemoteError::Failing { .. }) => Ok(false),
@@ -144,7 +150,12 @@ impl Http {
     }
 
     /// Sends `body`; whatever the answer holds is not read.
-    pub async fn tell(&self, path: &str, body: &Value, patience: Patience) -> Result<(), RemoteError> {
+    pub async fn tell(
+        &self,
+        path: &str,
+        body: &Value,
+        patience: Patience,
+    ) -> Result<(), RemoteError> {
         let what = format!("POST {path}");
         self.call(Method::POST, path, Some((body, false)), &what, patience)
             .await?;
@@ -190,7 +201,10 @@ impl Http {
                 return Err(self.given_up(what, last));
             }
             let pause = asked.unwrap_or(wait).min(LONGEST_WAIT);
-            tracing::debug!("{what}: try {tried} failed, the next in {} s", pause.as_secs_f32());
+            tracing::debug!(
+                "{what}: try {tried} failed, the next in {} s",
+                pause.as_secs_f32()
+            );
             tokio::time::sleep(pause).await;
             wait = wait.saturating_mul(2);
         }

@@ -102,9 +102,10 @@ impl Server {
                 ("/pause_generation", json!({"mode": "abort"})),
                 "/continue_generation",
             )),
-            Some(Loader::Reload) => {
-                Some((("/pause?mode=abort&clear_cache=true", nothing.clone()), "/resume"))
-            }
+            Some(Loader::Reload) => Some((
+                ("/pause?mode=abort&clear_cache=true", nothing.clone()),
+                "/resume",
+            )),
             _ => None,
         };
         if let Some(((pause, body), _)) = &pause_and_resume {
@@ -138,7 +139,11 @@ impl Server {
         });
         let what = "new weights";
         let path = "/update_weights_from_disk";
-        let said = self.line.http.post(path, &body, what, Patience::Load).await?;
+        let said = self
+            .line
+            .http
+            .post(path, &body, what, Patience::Load)
+            .await?;
         if said.get("success").and_then(Value::as_bool) == Some(true) {
             return Ok(());
         }

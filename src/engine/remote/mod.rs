@@ -25,6 +25,8 @@ mod reply;
 mod score;
 mod server;
 mod sglang;
+#[cfg(test)]
+mod tests;
 
 pub use agree::RATIO_GAP;
 pub use capability::{Capabilities, Lack, Loader, Needs, ScoreWay, Stops};

@@ -179,10 +179,16 @@ pub(super) fn read_scored(
     if !fits {
         return Err(reply.bad(
             pointer,
-            format!("has {} entries for a prompt of {} ids", entries.len(), ids.len()),
+            format!(
+                "has {} entries for a prompt of {} ids",
+                entries.len(),
+                ids.len()
+            ),
         ));
     }
-    let spelled = reply.at("/choices/0/logprobs/tokens").and_then(Value::as_array);
+    let spelled = reply
+        .at("/choices/0/logprobs/tokens")
+        .and_then(Value::as_array);
     let pairs = entries.iter().zip(ids).enumerate().skip(from);
     pairs
         .map(|(at, (entry, id))| {
@@ -191,7 +197,10 @@ pub(super) fn read_scored(
                 // Every entry is a table by id; null only before the first id.
                 let found = entry.get(id.to_string()).and_then(|of| of.get("logprob"));
                 let found = found.ok_or_else(|| {
-                    reply.bad(&field, format!("is {} and does not name {id}", short(entry)))
+                    reply.bad(
+                        &field,
+                        format!("is {} and does not name {id}", short(entry)),
+                    )
                 })?;
                 return reply.logprob(&field, found);
             }

@@ -75,7 +75,9 @@ impl<'a> Reading<'a> {
     pub fn list(&self, pointer: &str) -> Result<&'a [Value], RemoteError> {
         match self.at(pointer) {
             Some(Value::Array(list)) => Ok(list),
-            Some(other) => Err(self.bad(pointer, format!("is {}, but must be a list", short(other)))),
+            Some(other) => {
+                Err(self.bad(pointer, format!("is {}, but must be a list", short(other))))
+            }
             None => Err(self.bad(pointer, "is missing")),
         }
     }
@@ -83,7 +85,12 @@ impl<'a> Reading<'a> {
     /// A token id.
     pub fn id(&self, field: &str, value: &Value) -> Result<TokenId, RemoteError> {
         let id = value.as_u64().and_then(|id| TokenId::try_from(id).ok());
-        id.ok_or_else(|| self.bad(field, format!("is {}, but must be a token id", short(value))))
+        id.ok_or_else(|| {
+            self.bad(
+                field,
+                format!("is {}, but must be a token id", short(value)),
+            )
+        })
     }
 
     /// Token ids.
@@ -162,18 +169,27 @@ pub(super) fn check(ask: &Ask<'_>, answer: &Answer, vocabulary: usize) -> Result
         ));
     }
     if ids.is_empty() {
-        return Err(bad("the list of ids", "is empty: nothing was sampled".into()));
+        return Err(bad(
+            "the list of ids",
+            "is empty: nothing was sampled".into(),
+        ));
     }
     if ids.len() > ask.max_new_tokens as usize {
         return Err(bad(
             "the list of ids",
-            format!("has {}, but at most {} were asked for", ids.len(), ask.max_new_tokens),
+            format!(
+                "has {}, but at most {} were asked for",
+                ids.len(),
+                ask.max_new_tokens
+            ),
         ));
     }
     if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
         return Err(bad(
             "an id",
-            format!("is {id}, but the policy's tokenizer has {vocabulary} ids: the server has another model"),
+            format!(
+                "is {id}, but the policy's tokenizer has {vocabulary} ids: the server has another model"
+            ),
         ));
     }
     Ok(())

@@ -32,7 +32,9 @@ impl Sheet {
     pub fn new(requests: &[ScoreRequest]) -> Result<Self, EngineError> {
         let mut sheet = Self::default();
         for request in requests {
-            let trunk = request.score_trunk.then(|| sheet.place(&request.trunk, &[], 1));
+            let trunk = request
+                .score_trunk
+                .then(|| sheet.place(&request.trunk, &[], 1));
             let mut branches = Vec::with_capacity(request.branches.len());
             for (number, branch) in request.branches.iter().enumerate() {
                 let (at, from) = (branch.at as usize, branch.scored_from as usize);
@@ -81,7 +83,10 @@ impl Sheet {
                     (true, false) => [vec![0.0], of(trunk).unwrap_or_default()].concat(),
                     _ => Vec::new(),
                 },
-                branches: branches.iter().map(|at| of(at).unwrap_or_default()).collect(),
+                branches: branches
+                    .iter()
+                    .map(|at| of(at).unwrap_or_default())
+                    .collect(),
             })
             .collect()
     }
@@ -137,8 +142,11 @@ mod tests {
             request(vec![branch(2, &[7, 8], 1), branch(2, &[7, 8], 2)], false),
         ];
         let sheet = Sheet::new(&requests).unwrap();
-        let rows: Vec<(&[TokenId], usize)> =
-            sheet.rows.iter().map(|row| (&row.ids[..], row.from)).collect();
+        let rows: Vec<(&[TokenId], usize)> = sheet
+            .rows
+            .iter()
+            .map(|row| (&row.ids[..], row.from))
+            .collect();
         assert_eq!(
             rows,
             [(&[1, 2, 3, 4][..], 1), (&[1, 2, 7, 8], 3), (&[1, 9], 1)]
@@ -155,7 +163,10 @@ mod tests {
     fn a_branch_beside_its_trunk_is_refused() {
         for bad in [branch(0, &[7], 0), branch(5, &[7], 0), branch(2, &[7], 2)] {
             let refused = Sheet::new(&[request(vec![bad], false)]).unwrap_err();
-            assert!(refused.to_string().contains("must hang at 1 to 4"), "{refused}");
+            assert!(
+                refused.to_string().contains("must hang at 1 to 4"),
+                "{refused}"
+            );
         }
     }
 }

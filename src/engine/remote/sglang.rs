@@ -142,7 +142,10 @@ pub(super) fn read_scored(
     let (of, logprobs) = pairs(&reply, pointer, false)?;
     let wanted = ids.get(from..).unwrap_or_default();
     // One more than wanted: the early one.
-    let first = of.len().checked_sub(wanted.len()).filter(|first| *first > 0);
+    let first = of
+        .len()
+        .checked_sub(wanted.len())
+        .filter(|first| *first > 0);
     match first.and_then(|first| Some((of.get(first..)?, logprobs.get(first..)?))) {
         Some((seen, scores)) if seen == wanted => Ok(scores.to_vec()),
         Some(_) => Err(reply.bad(pointer, "does not end with the ids that were sent")),
