@@ -109,11 +109,11 @@ fn ids_and_log_probs_are_exactly_those_that_were_sampled() {
         assert_eq!(turns.len(), 6);
         for (turn, request) in turns.iter().zip(&requests) {
             assert_eq!((turn.id, turn.turn), (request.id, 1));
-            assert_eq!(
-                (turn.ids.len(), turn.finish),
-                (40, Finish::Length),
-                "{kind:?}"
-            );
+            // The toy may write a tag by chance, which ends the turn.
+            let text = tokenizer().decode(&turn.ids);
+            let tagged = STOPS.iter().any(|stop| text.ends_with(stop));
+            assert_eq!(turn.finish == Finish::Stop, tagged, "{kind:?}: {text}");
+            assert!(tagged || turn.ids.len() == 40, "{kind:?}: {text}");
             assert_exact(turn, request);
         }
     }
@@ -643,10 +643,10 @@ mod whole {
     use std::path::Path;
     use std::process::{Command, Output, Stdio};
 
-    fn run(folder: &Path, settings: &[&str]) -> Output {
+    fn run(file: &str, folder: &Path, settings: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_palimpsest"));
         command
-            .args(["--experiment", "experiments/smoke.ron", "--run-dir"])
+            .args(["--experiment", file, "--run-dir"])
             .arg(folder);
         for setting in settings {
             command.args(["--set", setting]);
@@ -659,48 +659,61 @@ mod whole {
             .unwrap()
     }
 
+    /// Two steps of the shipped policy, which writes notes that can be scored.
+    const LEARNING: [&str; 8] = [
+        "rollout.groups=2",
+        "rollout.group_size=4",
+        "learner.steps=2",
+        "record.checkpoint_every=1",
+        "evaluation.every=1",
+        "evaluation.questions=2",
+        "evaluation.objectives=[2]",
+        "evaluation.questions_during=2",
+    ];
+
     #[test]
     fn a_training_run_learns_here_and_generates_and_scores_there() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run");
+        let (there, here) = (folder.path().join("there"), folder.path().join("here"));
         let local = Arc::new(Local::new("assets/lookup/policy"));
         let fake = Fake::start(Kind::Sglang, Quirks::default(), local);
         let generator = format!("engine.generator=sglang(url: {:?})", fake.url);
-        let done = run(&path, &[&generator]);
+        let quickstart = "experiments/quickstart.ron";
+        let done = run(quickstart, &there, &[&LEARNING[..], &[&generator]].concat());
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{told}");
         assert!(told.contains("SGLang 0.5.2"), "{told}");
-        let (events, _) = read_events(&path).unwrap();
-        let count = |wanted: fn(&Event) -> bool| {
-            events
-                .iter()
-                .filter(|recorded| wanted(&recorded.event))
-                .count()
-        };
-        assert!(count(|event| matches!(event, Event::TurnGenerated(_))) > 8);
-        assert_eq!(
-            count(|event| matches!(event, Event::TroubleFound { .. })),
-            0
-        );
-        // The weights that the first rollouts need, and those of the evaluations after each step.
-        let loads = |steps: Vec<String>| {
-            steps
-                .iter()
-                .filter(|step| step.contains("update_weights"))
-                .count()
-        };
-        assert_eq!(loads(fake.steps()), 3);
-        let scores = fake.state.bodies.lock().unwrap().iter().any(|body| {
-            body["logprob_start_len"]
-                .as_i64()
-                .is_some_and(|start| start > 2)
+        let (events, _) = read_events(&there).unwrap();
+        let turns = events
+            .iter()
+            .filter(|recorded| matches!(recorded.event, Event::TurnGenerated(_)))
+            .count();
+        assert!(turns > 16, "{turns}");
+        let trouble = events
+            .iter()
+            .find(|recorded| matches!(recorded.event, Event::TroubleFound { .. }));
+        assert!(trouble.is_none(), "{trouble:?}");
+        // For the first evaluation, and after each of two updates.
+        let loads = fake
+            .steps()
+            .iter()
+            .filter(|step| step.contains("update_weights"))
+            .count();
+        assert_eq!(loads, 3);
+        let bodies = fake.state.bodies.lock().unwrap();
+        let scores = bodies.iter().filter(|body| {
+            let start = body["logprob_start_len"].as_i64();
+            start.is_some_and(|start| start > 2)
         });
-        assert!(scores, "no memory was scored on the server");
-        let first = std::fs::read(path.join("checkpoints/step-00000/model.safetensors"));
-        let last = std::fs::read(path.join("checkpoints/final/model.safetensors"));
-        assert!(last.is_ok());
-        // The smoke run changes weights in its cold start at least.
-        assert!(first.is_ok() || path.join("checkpoints/latest").exists());
+        assert!(scores.count() > 8, "no memories were scored on the server");
+        // The local run differs in its seeds alone: both begin alike and both learn.
+        let done = run(quickstart, &here, &LEARNING);
+        assert!(done.status.success());
+        let weights = |run: &Path, at: &str| {
+            std::fs::read(run.join("checkpoints").join(at).join("model.safetensors")).unwrap()
+        };
+        assert!(weights(&there, "step-00000") == weights(&here, "step-00000"));
+        assert!(weights(&there, "step-00000") != weights(&there, "final"));
     }
 
     #[test]
@@ -716,7 +729,7 @@ mod whole {
             "cold_start.stages=[]",
             "policy=Folder(\"assets/lookup/policy\")",
         ];
-        let done = run(&path, &settings);
+        let done = run("experiments/smoke.ron", &path, &settings);
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{told}");
         let (events, _) = read_events(&path).unwrap();
@@ -740,12 +753,14 @@ mod whole {
         let path = folder.path().join("run");
         let fake = Fake::toy(Kind::Llama, Quirks::default());
         let generator = format!("engine.generator=openai(url: {:?})", fake.url);
-        let refused = run(&path, &[&generator]);
+        let smoke = "experiments/smoke.ron";
+        let refused = run(smoke, &path, &[&generator]);
         let told = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{told}");
         assert!(told.contains("load new weights"), "{told}");
         assert!(!path.exists(), "a run folder was made for nothing");
         let nowhere = run(
+            smoke,
             &path,
             &["engine.generator=sglang(url: \"localhost:30000\")"],
         );
