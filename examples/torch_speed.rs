@@ -86,6 +86,7 @@ mod timing {
         let settings = EngineSettings {
             device: DeviceSetting::Auto,
             threads: 1,
+            ..EngineSettings::default()
         };
         let mut engine = TorchEngine::new(&shape, 1, Arc::new(Wordless), &settings).unwrap();
         println!("{} weights", engine.parameter_count());

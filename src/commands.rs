@@ -7,8 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use palimpsest::engine::EngineLink;
-use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved, find_path};
+use palimpsest::engine::remote::{NoLearner, RemoteEngine};
+use palimpsest::engine::{Engine, EngineError, EngineLink};
+use palimpsest::experiment::{
+    Experiment, ExperimentErrors, GeneratorSetting, PolicySettings, Resolved, find_path,
+};
 use palimpsest::hub::Hub;
 use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
@@ -265,6 +268,13 @@ fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
     if let PolicySettings::Folder(folder) = &mut experiment.policy {
         settle(folder, "policy")?;
     }
+    if let GeneratorSetting::Sglang(server) | GeneratorSetting::OpenAi(server) =
+        &mut experiment.engine.generator
+        && !server.weights_folder.is_empty()
+    {
+        let folder = std::path::absolute(&server.weights_folder)?;
+        server.weights_folder = folder.display().to_string();
+    }
     if !experiment.task.facts.is_empty() {
         settle(&mut experiment.task.facts, "task.facts")?;
     }
@@ -286,44 +296,71 @@ fn policy_tokenizer(
     Ok(Some(tokenizer))
 }
 
-/// Starts the engine thread with the policy of the experiment, or the checkpoint of a resumed run.
-#[cfg(feature = "torch")]
+/// Starts the engine thread: libtorch alone, or a server with libtorch as the learner beside it. A
+/// run that only measures a server needs no libtorch.
 fn start_engine(
     experiment: Experiment,
     task: Arc<dyn Task>,
     checkpoint: Option<PathBuf>,
 ) -> anyhow::Result<EngineLink> {
-    use palimpsest::engine::{Engine as _, EngineError};
-    use palimpsest::torch::TorchEngine;
+    let Some(url) = experiment.engine.generator.server().map(|s| s.url.clone()) else {
+        let make = move || local_engine(&experiment, &task, checkpoint.as_deref());
+        return Ok(EngineLink::start(make)?);
+    };
     let link = EngineLink::start(move || {
         let tokenizer = Arc::clone(task.tokenizer());
-        let settings = &experiment.engine;
-        if let Some(checkpoint) = checkpoint {
-            let mut engine = TorchEngine::from_folder(&checkpoint, tokenizer, settings)?;
-            engine.load(&checkpoint, true)?;
-            return Ok(engine);
-        }
-        match &experiment.policy {
-            PolicySettings::New(shape) => {
-                TorchEngine::new(shape, experiment.seed, tokenizer, settings)
+        let learner = || -> Result<Box<dyn Engine>, EngineError> {
+            if experiment.trains() {
+                return local_engine(&experiment, &task, checkpoint.as_deref());
             }
-            PolicySettings::Folder(folder) => {
-                TorchEngine::from_folder(Path::new(folder), tokenizer, settings)
-            }
-            PolicySettings::Hub(name) => {
-                let folder = Hub::from_env().folder(name);
-                let folder = folder.map_err(|error| EngineError::BadRequest(error.to_string()))?;
-                TorchEngine::from_folder(&folder, tokenizer, settings)
-            }
-        }
+            let tokenizer = Arc::clone(task.tokenizer());
+            Ok(Box::new(NoLearner::new(tokenizer, url)))
+        };
+        RemoteEngine::connect(&experiment, tokenizer, learner)
     })?;
     Ok(link)
 }
 
+/// The engine in libtorch with the policy of the experiment, or the checkpoint of a resumed run.
+#[cfg(feature = "torch")]
+fn local_engine(
+    experiment: &Experiment,
+    task: &Arc<dyn Task>,
+    checkpoint: Option<&Path>,
+) -> Result<Box<dyn Engine>, EngineError> {
+    use palimpsest::torch::TorchEngine;
+    let tokenizer = Arc::clone(task.tokenizer());
+    let settings = &experiment.engine;
+    if let Some(checkpoint) = checkpoint {
+        let mut engine = TorchEngine::from_folder(checkpoint, tokenizer, settings)?;
+        engine.load(checkpoint, true)?;
+        return Ok(Box::new(engine));
+    }
+    let engine = match &experiment.policy {
+        PolicySettings::New(shape) => {
+            TorchEngine::new(shape, experiment.seed, tokenizer, settings)?
+        }
+        PolicySettings::Folder(folder) => {
+            TorchEngine::from_folder(Path::new(folder), tokenizer, settings)?
+        }
+        PolicySettings::Hub(name) => {
+            let folder = Hub::from_env().folder(name);
+            let folder = folder.map_err(|error| EngineError::BadRequest(error.to_string()))?;
+            TorchEngine::from_folder(&folder, tokenizer, settings)?
+        }
+    };
+    Ok(Box::new(engine))
+}
+
 #[cfg(not(feature = "torch"))]
-fn start_engine(_: Experiment, _: Arc<dyn Task>, _: Option<PathBuf>) -> anyhow::Result<EngineLink> {
-    Err(anyhow!(
+fn local_engine(
+    _: &Experiment,
+    _: &Arc<dyn Task>,
+    _: Option<&Path>,
+) -> Result<Box<dyn Engine>, EngineError> {
+    Err(EngineError::Backend(
         "this program was built without libtorch (feature `torch`), so it cannot train; build it with default features"
+            .into(),
     ))
 }
 

@@ -207,6 +207,7 @@ mod tests {
             outcome: Part::Each(vec![vec![1.0, 2.0, 3.0], vec![4.0, 5.0, 6.0]]),
             kl: Part::Same(-0.25),
             memory: vec![(1, 10.0)],
+            ..Advantages::default()
         };
         let credit = token_credit(&row(), &advantages).unwrap();
         assert_eq!(credit.outcome, [0.0, 1.0, 2.0, 3.0, 0.0, 4.0, 5.0, 6.0]);

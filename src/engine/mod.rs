@@ -2,9 +2,10 @@
 //!
 //! Reads requests made of plain ids and floats; writes replies of the same. Runs on its own thread
 //! (`link.rs`); the implementation in libtorch lives in `torch`, the one with fixed replies in
-//! `scripted.rs`.
+//! `scripted.rs`, the one whose turns a server writes in `remote/`.
 
 mod link;
+pub mod remote;
 mod request;
 pub mod scripted;
 mod stop;
@@ -48,6 +49,9 @@ pub enum EngineError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A server did not do what was asked.
+    #[error(transparent)]
+    Remote(#[from] remote::RemoteError),
     /// The engine thread is gone.
     #[error("the engine thread has ended")]
     Gone,
@@ -106,4 +110,43 @@ pub trait Engine {
     /// # Errors
     /// [`EngineError::BadFile`].
     fn load(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError>;
+}
+
+/// A boxed engine is one: which it is may be settled when the program starts.
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+        (**self).generate(requests)
+    }
+
+    fn release(&mut self, trajectories: &[TrajectoryId]) {
+        (**self).release(trajectories);
+    }
+
+    fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
+        (**self).score(requests)
+    }
+
+    fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
+        (**self).learn(batch)
+    }
+
+    fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
+        (**self).supervise(batch)
+    }
+
+    fn freeze_reference(&mut self) {
+        (**self).freeze_reference();
+    }
+
+    fn begin_rl(&mut self) {
+        (**self).begin_rl();
+    }
+
+    fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
+        (**self).save(folder, with_optimizer)
+    }
+
+    fn load(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
+        (**self).load(folder, with_optimizer)
+    }
 }

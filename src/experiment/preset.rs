@@ -6,6 +6,13 @@ use super::spec::{
 };
 
 impl Experiment {
+    /// Whether weights change in the run: a cold start, or RL steps. A run without either only
+    /// measures the policy.
+    #[must_use]
+    pub fn trains(&self) -> bool {
+        self.learner.steps > 0 || !self.cold_start.stages.is_empty()
+    }
+
     /// Whether a copy of the policy at the start of RL has to be kept: for the KL in loss or reward, or
     /// to score.
     #[must_use]

@@ -8,7 +8,7 @@ use bevy_ecs::prelude::*;
 use super::update::Updated;
 use crate::credit::audit::{self, Declared, Fault, Learned, Sent};
 use crate::engine::LearnBatch;
-use crate::experiment::{Audit, Experiment};
+use crate::experiment::{Audit, Experiment, Importance};
 use crate::rollout::{Roster, RunSettings};
 use crate::trajectory::{Advantages, TrajectoryId, TroubleFound, Turns};
 
@@ -113,10 +113,12 @@ fn after(updated: &Updated, experiment: &Experiment) -> Vec<Fault> {
         })
         .collect();
     faults.extend(audit::masked(&learned));
-    // A later epoch overwrites the log-probs of the first.
+    // A later epoch overwrites the log-probs of the first; and importance weights are there because
+    // the one that sampled differs from the learner, whose own log-probs are then the old ones.
+    let exact = experiment.learner.importance == Importance::Off;
     let first: Vec<Learned<'_>> = batches
         .first()
-        .filter(|_| experiment.learner.epochs == 1)
+        .filter(|_| experiment.learner.epochs == 1 && exact)
         .into_iter()
         .flatten()
         .filter_map(|&row| learned.get(row).copied())

@@ -1,7 +1,7 @@
 //! Tools: what a trajectory may ask for between two turns.
 //!
 //! Reads calls, writes replies; every call runs as a future on one tokio runtime behind crossbeam
-//! channels (`runtime.rs`), so that a slow tool never stops the simulation. A tool is one file and
+//! channels (`runtime.rs`, which makes every runtime of the program), so that a slow tool never stops the simulation. A tool is one file and
 //! one line in [`embedded`].
 
 mod access;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 pub use access::Access;
 pub use runtime::{
-    Interrupts, Tool, ToolCall, ToolError, ToolFuture, ToolLink, ToolReply, limit_text,
+    Interrupts, Runtime, Tool, ToolCall, ToolError, ToolFuture, ToolLink, ToolReply, limit_text,
+    start_runtime,
 };
 pub use search::Search;
 

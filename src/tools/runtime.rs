@@ -1,4 +1,5 @@
-//! The one tokio runtime of the program, behind crossbeam channels.
+//! The only place where tokio runtimes are made: that of the tools, behind crossbeam channels, and
+//! that of an engine that is a server.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,6 +12,21 @@ use bevy_ecs::prelude::*;
 use crossbeam::channel::{Receiver, RecvError, Sender, unbounded};
 
 use crate::trajectory::{Action, QuestionData, TrajectoryId};
+
+/// A tokio runtime.
+pub type Runtime = tokio::runtime::Runtime;
+
+/// Starts a runtime with `workers` threads of this name.
+///
+/// # Errors
+/// What the system said when threads could not be started.
+pub fn start_runtime(name: &str, workers: usize) -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .thread_name(name)
+        .enable_all()
+        .build()
+}
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
@@ -97,7 +113,7 @@ impl Interrupts {
 /// The simulation's end of the tool runtime.
 #[derive(Resource)]
 pub struct ToolLink {
-    runtime: tokio::runtime::Runtime,
+    runtime: Runtime,
     tools: Vec<Arc<dyn Tool>>,
     limit: Duration,
     sender: Sender<ToolReply>,
@@ -112,11 +128,7 @@ impl ToolLink {
     /// # Errors
     /// What the system said when threads could not be started.
     pub fn start(tools: Vec<Arc<dyn Tool>>, seconds: f32) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("tools")
-            .enable_all()
-            .build()?;
+        let runtime = start_runtime("tools", 1)?;
         let (sender, replies) = unbounded();
         let limit = Duration::from_secs_f32(seconds.clamp(0.001, 86_400.0));
         Ok(Self {

@@ -15,6 +15,7 @@ use super::spec::Experiment;
 pub(super) fn check(experiment: &Experiment, log: &mut Log) {
     let shape = experiment.policy.shape();
     setup::what_is_there(experiment, log);
+    setup::generator(experiment, log);
     setup::questions(experiment, log);
     if let Some(shape) = &shape {
         setup::heads(shape, log);

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::Log;
-use super::Severity::{Error, Missing};
+use super::Severity::{Error, Missing, Note};
 use crate::experiment::paths::find_path;
 use crate::experiment::spec::{
-    DecoderSettings, DeviceSetting, Experiment, PolicySettings, TaskKind,
+    DecoderSettings, DeviceSetting, Experiment, PolicySettings, ScoringSetting, TaskKind,
 };
 
 /// Files, tasks and devices that must be there before a run.
@@ -60,6 +60,63 @@ pub(super) fn what_is_there(experiment: &Experiment, log: &mut Log) {
             "record.runs \"\"",
             "the name of a folder",
             "the record would have no place",
+        );
+    }
+}
+
+/// The server that generates, if there is one.
+pub(super) fn generator(experiment: &Experiment, log: &mut Log) {
+    let Some(server) = experiment.engine.generator.server() else {
+        return;
+    };
+    let url = &server.url;
+    let host = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| url.strip_prefix(scheme));
+    if host.is_none_or(|host| host.is_empty() || host.starts_with(['/', ':'])) {
+        log.report(
+            Error,
+            &["engine.generator.url", "engine.generator"],
+            format!("engine.generator.url {url:?}"),
+            "the address of the server, as \"http://127.0.0.1:30000\"",
+            "there is no server to ask",
+        );
+    }
+    if host.is_some_and(|host| host.contains('@')) {
+        log.report(
+            Error,
+            &["engine.generator.url", "engine.generator"],
+            "engine.generator.url holds a user or password",
+            "an address without them, and api_key_env: the name of the variable that holds the key",
+            "the secret would stand in every run folder",
+        );
+    }
+    let key = &server.api_key_env;
+    let named = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !named {
+        log.report(
+            Error,
+            &["engine.generator.api_key_env", "engine.generator"],
+            "engine.generator.api_key_env is no name of a variable",
+            "letters, digits and _ (the key itself belongs into the environment)",
+            "a key would stand in every run folder",
+        );
+    } else if !key.is_empty() && std::env::var_os(key).is_none() {
+        log.report(
+            Missing,
+            &["engine.generator.api_key_env", "engine.generator"],
+            format!("the environment variable {key} is not set"),
+            "the key of the server in that variable, or an empty api_key_env",
+            "the server would refuse every request",
+        );
+    }
+    if server.scoring == ScoringSetting::Learner && !experiment.trains() {
+        log.report(
+            Note,
+            &["engine.generator.scoring"],
+            "engine.generator.scoring learner in a run that only measures",
+            "auto",
+            "there is no learner in such a run, and nothing is scored",
         );
     }
 }

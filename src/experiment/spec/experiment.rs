@@ -1,8 +1,8 @@
 //! The experiment as a whole: the questions, the weights and the machine.
 
 use super::{
-    ColdStartSettings, CreditSettings, EvaluationSettings, LearnerSettings, RecordSettings,
-    RewardSettings, RolloutSettings,
+    ColdStartSettings, CreditSettings, EvaluationSettings, GeneratorSetting, LearnerSettings,
+    RecordSettings, RewardSettings, RolloutSettings,
 };
 
 settings! {
@@ -30,7 +30,7 @@ settings! {
         evaluation: EvaluationSettings = EvaluationSettings::default();
         /// What is written down.
         record: RecordSettings = RecordSettings::default();
-        /// Device and threads.
+        /// Device, threads, and who generates.
         engine: EngineSettings = EngineSettings::default();
     }
 }
@@ -118,12 +118,14 @@ settings! {
 }
 
 settings! {
-    /// Device and threads.
+    /// Device, threads, and who generates.
     EngineSettings {
         /// Where tensors live.
         device: DeviceSetting = DeviceSetting::Auto;
         /// Threads of libtorch; 0: as many as cores.
         threads: u32 = 0, unit "threads";
+        /// Who generates and scores. Learning always happens here, in libtorch.
+        generator: GeneratorSetting = GeneratorSetting::Libtorch;
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod credit;
 mod experiment;
+mod generator;
 mod loss;
 mod measuring;
 mod training;
 
 pub use credit::*;
 pub use experiment::*;
+pub use generator::*;
 pub use loss::*;
 pub use measuring::*;
 pub use training::*;
