@@ -86,6 +86,7 @@ mod timing {
         let settings = EngineSettings {
             device: DeviceSetting::Auto,
             threads: 1,
+            cache_bytes: 0,
         };
         let mut engine = TorchEngine::new(&shape, 1, Arc::new(Wordless), &settings).unwrap();
         println!("{} weights", engine.parameter_count());
@@ -131,10 +132,7 @@ mod timing {
                         context: context.clone(),
                         // Ragged: members end at different times.
                         max_new_tokens: (TURN_TOKENS - (id.member % 5) as usize * 4) as u32,
-                        sampling: Sampling {
-                            temperature: 1.0,
-                            seed: 3,
-                        },
+                        sampling: Sampling::plain(1.0, 3),
                         stop: Arc::from(vec!["</search>".to_owned(), "</answer>".to_owned()]),
                     })
                     .collect();

@@ -7,12 +7,13 @@ use bevy_ecs::prelude::*;
 use super::state::{Roster, RunSettings, TaskHandle, Temperature, View};
 use super::{next_context, notes_content_ids, parse_turn};
 use crate::engine::{EngineInbox, EngineLink, EngineRequest, Finish, GenerateRequest, Sampling};
-use crate::experiment::LimitSettings;
+use crate::experiment::{Experiment, LimitSettings};
 use crate::schedule::{Activity, Phase};
 use crate::tools::{ToolCall, ToolError, ToolLink, limit_text};
 use crate::trajectory::{
-    Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolCalled, ToolResult,
-    ToolReturned, TrajectoryId, TrajectoryTerminated, Turn, TurnGenerated, TurnState, Turns,
+    Action, Budget, NotesWritten, Purpose, Question, StopReason, Terminated, ToolCalled,
+    ToolResult, ToolReturned, TrajectoryId, TrajectoryTerminated, Turn, TurnGenerated, TurnState,
+    Turns,
 };
 
 /// What is known when a turn has been written.
@@ -235,7 +236,23 @@ pub fn dispatch_tool_calls(
     }
 }
 
-/// Hands the next turn of every pending trajectory to the engine, as one batch.
+/// How a trajectory is sampled. The cuts are for training: evaluations measure the policy itself.
+fn sampling(experiment: &Experiment, purpose: Purpose, temperature: f32) -> Sampling {
+    let plain = Sampling::plain(temperature, experiment.seed);
+    if purpose == Purpose::Evaluate {
+        return plain;
+    }
+    let rollout = &experiment.rollout;
+    Sampling {
+        top_k: rollout.top_k,
+        top_p: rollout.top_p,
+        min_p: rollout.min_p,
+        repetition_penalty: rollout.repetition_penalty,
+        ..plain
+    }
+}
+
+/// Hands the next turn of every pending trajectory to the engine.
 pub fn dispatch_turns(
     mut link: ResMut<EngineLink>,
     roster: Res<Roster>,
@@ -270,10 +287,7 @@ pub fn dispatch_turns(
             turn: turns.0.len() as u32,
             context: context.ids,
             max_new_tokens: limits.turn_tokens.min(budget.tokens).min(room),
-            sampling: Sampling {
-                temperature: temperature.0,
-                seed: settings.0.seed,
-            },
+            sampling: sampling(&settings.0, id.purpose, temperature.0),
             stop: task.stop.clone(),
         });
         turns.0.push(Turn {
