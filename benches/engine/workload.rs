@@ -77,8 +77,9 @@ impl Workload {
             (0..8)
                 .map(|n| {
                     let (full, alone) = self.scored_contexts(n, turns);
+                    let contexts = [full, alone].concat();
                     json!({
-                        "contexts": [full, alone].concat(),
+                        "contexts": contexts,
                         "answer": ids(self.vocabulary, 7_000 + n, ANSWER),
                     })
                 })
