@@ -8,6 +8,8 @@ use std::path::Path;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    #[cfg(feature = "torch")]
+    native();
     let Ok(lib) = std::env::var("DEP_TCH_LIBTORCH_LIB") else {
         return; // built without the feature `torch`
     };
@@ -17,5 +19,42 @@ fn main() {
     if lib.join("libtorch_cuda.so").exists() {
         println!("cargo:rustc-link-arg=-L{}", lib.display());
         println!("cargo:rustc-link-arg=-Wl,--push-state,--no-as-needed,-ltorch_cuda,--pop-state");
+    }
+}
+
+/// Attention on the processor, once for every set of instructions it is tuned for; `src/torch/native.rs`
+/// chooses among them. Optimised in every profile: it is arithmetic of the kind that libtorch does.
+#[cfg(feature = "torch")]
+fn native() {
+    const SOURCE: &str = "src/torch/native/attend.cpp";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    let variants: &[(&str, &[&str])] =
+        match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
+            true => &[("plain", &[]), ("avx2", &["-mavx2", "-mfma"])],
+            false => &[("plain", &[])],
+        };
+    // libtorch's threads are OpenMP's too on Linux; elsewhere attention runs on one.
+    let threads = std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux");
+    for (variant, flags) in variants {
+        let mut build = cc::Build::new();
+        build
+            .cpp(true)
+            .std("c++17")
+            .file(SOURCE)
+            .define("VARIANT", *variant);
+        build
+            .opt_level(3)
+            .flag("-Wno-psabi")
+            .flag("-Wno-unknown-pragmas");
+        if threads {
+            build.flag("-fopenmp");
+        }
+        for flag in *flags {
+            build.flag(flag);
+        }
+        build.compile(&format!("palimpsest_attend_{variant}"));
+    }
+    if threads {
+        println!("cargo:rustc-link-lib=gomp");
     }
 }

@@ -132,10 +132,7 @@ mod timing {
                         context: context.clone(),
                         // Ragged: members end at different times.
                         max_new_tokens: (TURN_TOKENS - (id.member % 5) as usize * 4) as u32,
-                        sampling: Sampling {
-                            temperature: 1.0,
-                            seed: 3,
-                        },
+                        sampling: Sampling::plain(1.0, 3),
                         stop: Arc::from(vec!["</search>".to_owned(), "</answer>".to_owned()]),
                         ignore_eos: false,
                     })

@@ -157,6 +157,10 @@ mod with_torch {
         stop: Option<Stop>,
         seed: Option<u64>,
         ignore_eos: Option<bool>,
+        top_k: Option<u32>,
+        top_p: Option<f32>,
+        min_p: Option<f32>,
+        repetition_penalty: Option<f32>,
     }
 
     #[derive(Deserialize)]
@@ -306,8 +310,11 @@ mod with_torch {
             context: texts.context(place, line)?,
             max_new_tokens: line.max_new_tokens.unwrap_or(MAX_NEW_TOKENS),
             sampling: Sampling {
-                temperature,
-                seed: line.seed.unwrap_or(0),
+                top_k: line.top_k.unwrap_or(0),
+                top_p: line.top_p.unwrap_or(1.0),
+                min_p: line.min_p.unwrap_or(0.0),
+                repetition_penalty: line.repetition_penalty.unwrap_or(1.0),
+                ..Sampling::plain(temperature, line.seed.unwrap_or(0))
             },
             stop: stop.into(),
             ignore_eos: line.ignore_eos.unwrap_or(false),

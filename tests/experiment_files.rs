@@ -251,6 +251,23 @@ fn every_wrong_file_is_refused_with_its_golden_message() {
     assert!(wrong.is_empty(), "messages changed:\n{}", wrong.join("\n"));
 }
 
+#[test]
+fn cuts_of_the_sampled_distribution_are_noted_when_a_file_is_read() {
+    let text = "(rollout: (top_p: 0.9, top_k: 40))";
+    let resolved = Experiment::from_ron("cuts.ron", text, &[]).expect("the file is well formed");
+    let notes: Vec<String> = resolved.notes.iter().map(ToString::to_string).collect();
+    for part in [
+        "rollout.top_k 40",
+        "rollout.top_p 0.9",
+        "the whole distribution",
+    ] {
+        assert!(notes.iter().any(|note| note.contains(part)), "{notes:?}");
+    }
+    let plain = Experiment::from_ron("plain.ron", "()", &[]).expect("the file is well formed");
+    let notes: Vec<String> = plain.notes.iter().map(ToString::to_string).collect();
+    assert!(!notes.iter().any(|note| note.contains("top_")), "{notes:?}");
+}
+
 fn shipped() -> Vec<(String, Resolved)> {
     let mut files: Vec<PathBuf> = fs::read_dir("experiments")
         .expect("the folder is there")

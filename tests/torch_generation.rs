@@ -7,10 +7,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{engine, ids, supervised};
+use common::{Ascii, engine, ids, settings, shape, supervised};
 use palimpsest::engine::{
     Engine, EngineError, Finish, GenerateRequest, Generated, Sampling, ScoreRequest,
 };
+use palimpsest::experiment::EngineSettings;
 use palimpsest::torch::TorchEngine;
 use palimpsest::trajectory::TrajectoryId;
 
@@ -23,10 +24,7 @@ fn request(member: u32, turn: u32, context: Vec<u32>, most: u32) -> GenerateRequ
         turn,
         context,
         max_new_tokens: most,
-        sampling: Sampling {
-            temperature: 1.0,
-            seed: 11,
-        },
+        sampling: Sampling::plain(1.0, 11),
         stop: Arc::from(vec![]),
         ignore_eos: false,
     }
@@ -158,15 +156,143 @@ fn the_same_requests_give_the_same_bits() {
 #[test]
 fn members_of_a_group_write_different_turns_and_seeds_matter() {
     let mut engine = engine(2);
-    let mut turns: Vec<_> = (0..4).map(|n| request(n, 0, ids(1, 9), 16)).collect();
-    turns[3].id.member = 2;
-    turns[3].sampling.seed = 12;
-    let written = engine.generate(&turns).unwrap();
+    let turns: Vec<_> = (0..3).map(|n| request(n, 0, ids(1, 9), 16)).collect();
+    let mut written = engine.generate(&turns).unwrap();
+    let mut reseeded = turns[2].clone();
+    reseeded.sampling.seed = 12;
+    written.extend(engine.generate(&[reseeded]).unwrap());
     for i in 0..4 {
         for j in 0..i {
             assert_ne!(written[i].ids, written[j].ids);
         }
     }
+}
+
+#[test]
+fn sixty_four_greedy_turns_are_those_that_each_would_write_alone() {
+    let (mut together, mut alone) = (engine(2), engine(2));
+    let turns: Vec<_> = (0..64u32)
+        .map(|n| {
+            let mut turn = request(n, 0, ids(n / 8, 10 + 3 * (n as usize / 8)), 10 + n % 7);
+            turn.sampling.temperature = 0.0;
+            turn
+        })
+        .collect();
+    let written = together.generate(&turns).unwrap();
+    for (turn, written) in turns.iter().zip(&written) {
+        let single = alone.generate(std::slice::from_ref(turn)).unwrap();
+        assert_same(std::slice::from_ref(written), &single);
+        alone.release(&[turn.id]);
+    }
+}
+
+#[test]
+fn turns_that_join_while_others_run_change_nothing() {
+    let (mut closed, mut open) = (engine(2), engine(2));
+    let turns = first_turns();
+    let expected = closed.generate(&turns).unwrap();
+    let mut written = Vec::new();
+    for turn in turns {
+        open.submit(vec![turn]).unwrap();
+        for _ in 0..3 {
+            written.extend(open.step().unwrap());
+        }
+    }
+    assert!(!written.is_empty() && open.unfinished() > 0);
+    while open.unfinished() > 0 {
+        written.extend(open.step().unwrap());
+    }
+    written.sort_by_key(|turn| turn.id);
+    assert_same(&expected, &written);
+}
+
+#[test]
+fn a_cache_that_is_too_small_for_all_changes_nothing() {
+    // One block of two layers: keys and values of 16 positions, 2 heads of 8 floats.
+    const BLOCK: u64 = 2 * 2 * 16 * 2 * 8 * 4;
+    let small = EngineSettings {
+        cache_bytes: 14 * BLOCK,
+        ..settings()
+    };
+    let mut tight = TorchEngine::new(&shape(), 2, Arc::new(Ascii), &small).unwrap();
+    let mut ample = engine(2);
+    let turns: Vec<_> = (0..10u32)
+        .map(|n| request(n, 0, ids(n / 2, 30 + n as usize), 70))
+        .collect();
+    let expected = ample.generate(&turns).unwrap();
+    assert_same(&expected, &tight.generate(&turns).unwrap());
+    assert_eq!(ample.preempted(), 0);
+    assert!(tight.preempted() > 0);
+    let seconds = second_turns(&turns, &expected);
+    assert_same(
+        &ample.generate(&seconds).unwrap(),
+        &tight.generate(&seconds).unwrap(),
+    );
+
+    let never = request(0, 2, ids(0, 200), 40);
+    let error = tight.submit(vec![never]).unwrap_err();
+    assert!(matches!(error, EngineError::BadRequest(_)));
+    let text = error.to_string();
+    for part in [
+        "turn 2 of trajectory 0/0/0",
+        "200 ids",
+        "224",
+        "engine.cache_bytes",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(tight.unfinished(), 0);
+}
+
+#[test]
+fn shaped_sampling_does_not_depend_on_the_batch_and_stays_within_the_cuts() {
+    let (mut together, mut alone) = (engine(2), engine(2));
+    let mut turns = first_turns();
+    for (n, turn) in turns.iter_mut().enumerate() {
+        turn.sampling.temperature = 1.2;
+        match n % 5 {
+            0 => turn.sampling.top_k = 1,
+            1 => turn.sampling.top_p = 0.5,
+            2 => turn.sampling.min_p = 0.3,
+            3 => turn.sampling.repetition_penalty = 1.3,
+            _ => {}
+        }
+    }
+    let written = together.generate(&turns).unwrap();
+    for (turn, written) in turns.iter().zip(&written) {
+        let single = alone.generate(std::slice::from_ref(turn)).unwrap();
+        assert_same(std::slice::from_ref(written), &single);
+        let scored = rescored(&mut alone, turn, written);
+        for (sampled, scored) in written.logprobs.iter().zip(scored) {
+            assert!(
+                (sampled - scored).abs() < 1e-4,
+                "{sampled} against {scored}"
+            );
+        }
+    }
+    // The likeliest id alone is what greedy sampling takes.
+    let mut greedy = turns[0].clone();
+    greedy.sampling = Sampling::plain(0.0, 0);
+    alone.release(&[greedy.id]);
+    assert_eq!(alone.generate(&[greedy]).unwrap()[0].ids, written[0].ids);
+}
+
+#[test]
+fn released_turns_are_never_given_out_and_others_go_on() {
+    let (mut engine, mut whole) = (engine(2), engine(2));
+    let turns = first_turns();
+    let expected = whole.generate(&turns).unwrap();
+    engine.submit(turns.clone()).unwrap();
+    let early = engine.step().unwrap();
+    assert!(early.is_empty());
+    let gone: Vec<TrajectoryId> = turns[4..].iter().map(|turn| turn.id).collect();
+    assert_eq!(engine.release(&gone), 8);
+    let mut written = Vec::new();
+    while engine.unfinished() > 0 {
+        written.extend(engine.step().unwrap());
+    }
+    written.sort_by_key(|turn| turn.id);
+    assert_same(&expected[..4], &written);
 }
 
 #[test]

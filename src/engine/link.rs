@@ -2,14 +2,15 @@
 //!
 //! One thread owns model, cache and optimizer; generating, scoring and learning use the same
 //! weights, so nothing has to be synchronised. The simulation sends batches of plain data and takes
-//! replies in; only the receiving system may wait.
+//! replies in; only the receiving system may wait. While turns are under way, the thread takes new
+//! requests in between two steps, and every step gives out the turns that ended in it.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
-use crossbeam::channel::{Receiver, Sender, unbounded};
+use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
 
 use super::{
     Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
@@ -19,12 +20,13 @@ use crate::schedule::{PalimpsestSystems, stop_on_error};
 use crate::tools::ToolLink;
 use crate::trajectory::TrajectoryId;
 
-/// What the simulation asks the engine thread for. Every request but `Release` gets one reply.
+/// What the simulation asks the engine thread for. Every turn gets one reply, and so does every
+/// other request.
 #[derive(Debug)]
 pub enum EngineRequest {
-    /// [`Engine::generate`].
+    /// [`Engine::submit`].
     Generate(Vec<GenerateRequest>),
-    /// [`Engine::release`]; no reply.
+    /// [`Engine::release`].
     Release(Vec<TrajectoryId>),
     /// [`Engine::score`].
     Score(Vec<ScoreRequest>),
@@ -51,8 +53,10 @@ pub enum EngineRequest {
 /// What the engine thread answers.
 #[derive(Debug)]
 pub enum EngineReply {
-    /// Turns.
+    /// Turns that ended.
     Generated(Vec<Generated>),
+    /// Trajectories were forgotten, and so many of their turns are never given out.
+    Released(usize),
     /// Log-probs.
     Scored(Vec<Scored>),
     /// An update.
@@ -69,7 +73,7 @@ pub enum EngineReply {
 #[derive(Resource)]
 pub struct EngineLink {
     requests: Option<Sender<EngineRequest>>,
-    replies: Receiver<(Result<EngineReply, EngineError>, f64)>,
+    replies: Receiver<Answer>,
     outstanding: usize,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -116,14 +120,17 @@ impl EngineLink {
     /// # Errors
     /// [`EngineError::Gone`] if the thread has ended.
     pub fn send(&mut self, request: EngineRequest) -> Result<(), EngineError> {
-        let replies = !matches!(request, EngineRequest::Release(_));
+        let replies = match &request {
+            EngineRequest::Generate(requests) => requests.len(),
+            _ => 1,
+        };
         let sender = self.requests.as_ref().ok_or(EngineError::Gone)?;
         sender.send(request).map_err(|_| EngineError::Gone)?;
-        self.outstanding += usize::from(replies);
+        self.outstanding += replies;
         Ok(())
     }
 
-    /// Requests that have not been answered.
+    /// Turns and other requests that have not been answered.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding
@@ -139,50 +146,68 @@ impl Drop for EngineLink {
     }
 }
 
-fn serve(
-    engine: &mut impl Engine,
-    inbox: &Receiver<EngineRequest>,
-    outbox: &Sender<(Result<EngineReply, EngineError>, f64)>,
-) {
-    for request in inbox {
-        let started = Instant::now();
-        let reply = match request {
-            EngineRequest::Release(trajectories) => {
-                engine.release(&trajectories);
-                continue;
-            }
-            EngineRequest::Generate(requests) => {
-                engine.generate(&requests).map(EngineReply::Generated)
-            }
-            EngineRequest::Score(requests) => engine.score(&requests).map(EngineReply::Scored),
-            EngineRequest::Learn(batch) => engine.learn(&batch).map(EngineReply::Learned),
-            EngineRequest::Supervise(batch) => {
-                engine.supervise(&batch).map(EngineReply::Supervised)
-            }
-            EngineRequest::BeginRl { reference, average } => {
-                engine.begin_rl();
-                if reference {
-                    engine.freeze_reference();
-                }
-                if average {
-                    engine.begin_average();
-                }
-                Ok(EngineReply::BegunRl)
-            }
-            EngineRequest::Save {
-                folder,
-                with_optimizer,
-            } => engine
-                .save(&folder, with_optimizer)
-                .map(|()| EngineReply::Saved(folder)),
+type Answer = (Result<EngineReply, EngineError>, f64);
+
+fn serve(engine: &mut impl Engine, inbox: &Receiver<EngineRequest>, outbox: &Sender<Answer>) {
+    let mut started = Instant::now();
+    loop {
+        // Requests come before the next step; without turns under way there is nothing else to do.
+        let request = if engine.unfinished() > 0 {
+            inbox.try_recv()
+        } else {
+            let request = inbox.recv().map_err(|_| TryRecvError::Disconnected);
+            started = Instant::now();
+            request
         };
-        if outbox
-            .send((reply, started.elapsed().as_secs_f64()))
-            .is_err()
-        {
+        let reply = match request {
+            Ok(request) => answer(engine, request),
+            Err(TryRecvError::Empty) => match engine.step() {
+                Ok(turns) if turns.is_empty() => continue,
+                turns => Some(turns.map(EngineReply::Generated)),
+            },
+            Err(TryRecvError::Disconnected) => return,
+        };
+        let Some(reply) = reply else { continue };
+        let spent = std::mem::replace(&mut started, Instant::now());
+        if outbox.send((reply, spent.elapsed().as_secs_f64())).is_err() {
             return;
         }
     }
+}
+
+/// Does what is asked for; turns are answered by the steps in which they end.
+fn answer(
+    engine: &mut impl Engine,
+    request: EngineRequest,
+) -> Option<Result<EngineReply, EngineError>> {
+    let reply = match request {
+        EngineRequest::Generate(requests) => {
+            return engine.submit(requests).err().map(Err);
+        }
+        EngineRequest::Release(trajectories) => {
+            Ok(EngineReply::Released(engine.release(&trajectories)))
+        }
+        EngineRequest::Score(requests) => engine.score(&requests).map(EngineReply::Scored),
+        EngineRequest::Learn(batch) => engine.learn(&batch).map(EngineReply::Learned),
+        EngineRequest::Supervise(batch) => engine.supervise(&batch).map(EngineReply::Supervised),
+        EngineRequest::BeginRl { reference, average } => {
+            engine.begin_rl();
+            if reference {
+                engine.freeze_reference();
+            }
+            if average {
+                engine.begin_average();
+            }
+            Ok(EngineReply::BegunRl)
+        }
+        EngineRequest::Save {
+            folder,
+            with_optimizer,
+        } => engine
+            .save(&folder, with_optimizer)
+            .map(|()| EngineReply::Saved(folder)),
+    };
+    Some(reply)
 }
 
 /// Replies taken in this tick; consumers take them out.
@@ -262,10 +287,17 @@ fn take(
     link: &mut EngineLink,
     inbox: &mut EngineInbox,
     seconds: &mut EngineSeconds,
-    (reply, spent): (Result<EngineReply, EngineError>, f64),
+    (reply, spent): Answer,
 ) -> Result<(), EngineError> {
-    link.outstanding -= 1;
-    match reply? {
+    let reply = reply?;
+    let answered = match &reply {
+        EngineReply::Generated(turns) => turns.len(),
+        EngineReply::Released(dropped) => 1 + dropped,
+        _ => 1,
+    };
+    link.outstanding = link.outstanding.saturating_sub(answered);
+    match reply {
+        EngineReply::Released(_) => {}
         EngineReply::Generated(turns) => {
             inbox.generated.extend(turns);
             seconds.generate += spent;
@@ -301,4 +333,71 @@ pub fn plugin(app: &mut App) {
                 .pipe(stop_on_error)
                 .in_set(PalimpsestSystems::Receive),
         );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::scripted::ScriptedEngine;
+    use super::super::{GenerateRequest, Sampling};
+    use super::*;
+
+    fn request(member: u32) -> GenerateRequest {
+        GenerateRequest {
+            id: TrajectoryId {
+                member,
+                ..TrajectoryId::default()
+            },
+            turn: 0,
+            context: vec![member],
+            max_new_tokens: 9,
+            sampling: Sampling::plain(1.0, 0),
+            stop: Arc::from(vec![]),
+        }
+    }
+
+    fn take_all(link: &mut EngineLink) -> EngineInbox {
+        let (mut inbox, mut seconds) = (EngineInbox::default(), EngineSeconds::default());
+        while link.outstanding() > 0 {
+            let reply = link.replies.recv().unwrap();
+            take(link, &mut inbox, &mut seconds, reply).unwrap();
+        }
+        inbox
+    }
+
+    fn start() -> EngineLink {
+        let script = |request: &GenerateRequest| vec![request.context[0] + 1];
+        EngineLink::start(move || Ok(ScriptedEngine::new(Arc::new(script)))).unwrap()
+    }
+
+    #[test]
+    fn every_turn_is_one_reply_and_so_is_every_other_request() {
+        let mut link = start();
+        link.send(EngineRequest::Generate(vec![request(0), request(1)]))
+            .unwrap();
+        link.send(EngineRequest::Generate(vec![request(2)]))
+            .unwrap();
+        link.send(EngineRequest::Release(vec![])).unwrap();
+        assert_eq!(link.outstanding(), 4);
+        let mut turns = take_all(&mut link).generated;
+        turns.sort_by_key(|turn| turn.id);
+        let said: Vec<u32> = turns.iter().map(|turn| turn.ids[0]).collect();
+        assert_eq!(said, [1, 2, 3]);
+    }
+
+    #[test]
+    fn turns_that_are_released_are_not_waited_for() {
+        let mut link = start();
+        let everyone: Vec<TrajectoryId> = (0..50).map(|n| request(n).id).collect();
+        link.send(EngineRequest::Generate((0..50).map(request).collect()))
+            .unwrap();
+        link.send(EngineRequest::Release(everyone)).unwrap();
+        let turns = take_all(&mut link).generated.len();
+        assert!(
+            turns == 0 || turns == 50,
+            "{turns} turns of a released batch"
+        );
+        assert_eq!(link.outstanding(), 0);
+    }
 }

@@ -14,6 +14,7 @@ pub use link::*;
 pub use request::*;
 pub use stop::StopMatcher;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::trajectory::TrajectoryId;
@@ -59,23 +60,53 @@ pub enum EngineError {
 
 /// Generates, scores and learns with one set of weights. Lives on one thread.
 pub trait Engine {
-    /// Writes one turn for each request; replies in the order of the requests. The result of a
-    /// request does not depend on which others stand beside it.
+    /// Takes requests in: the steps that follow write one turn for each. What a turn says does not
+    /// depend on which others stand beside it, nor on when it came. A trajectory has at most one
+    /// unfinished turn.
     ///
     /// # Errors
-    /// [`EngineError::BadRequest`] for ids out of range or a context that is too long.
-    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError>;
+    /// [`EngineError::BadRequest`] for ids out of range, a context that is too long, or one that
+    /// could never fit into the cache. Then none of the requests is taken in.
+    fn submit(&mut self, requests: Vec<GenerateRequest>) -> Result<(), EngineError>;
 
-    /// Forgets what is cached for these trajectories.
-    fn release(&mut self, trajectories: &[TrajectoryId]);
+    /// Moves every turn that is under way on by a token or a piece of its context; gives those that
+    /// ended. Turns join and leave at every step.
+    ///
+    /// # Errors
+    /// [`EngineError::Backend`]; every unfinished turn is then dropped.
+    fn step(&mut self) -> Result<Vec<Generated>, EngineError>;
+
+    /// Turns that were submitted and have not been given out.
+    fn unfinished(&self) -> usize;
+
+    /// Writes one turn for each request and gives them in the order of the requests; other turns
+    /// that are under way must not be.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`] and [`Engine::step`].
+    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+        let place: BTreeMap<TrajectoryId, usize> = requests.iter().map(|r| r.id).zip(0..).collect();
+        self.submit(requests.to_vec())?;
+        let mut turns = Vec::with_capacity(requests.len());
+        while self.unfinished() > 0 {
+            turns.extend(self.step()?);
+        }
+        turns.sort_by_key(|turn| place.get(&turn.id).copied());
+        Ok(turns)
+    }
+
+    /// Forgets these trajectories: what is cached for them, and their unfinished turns, which are
+    /// never given out. Says how many those were.
+    fn release(&mut self, trajectories: &[TrajectoryId]) -> usize;
 
     /// Log-probs of trunks and branches under the current weights.
     ///
     /// # Errors
-    /// As [`Engine::generate`].
+    /// [`EngineError::BadRequest`] for ids out of range or a context that is too long.
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError>;
 
-    /// One RL update: every mini-batch in turn. Rows are already in their final order.
+    /// One RL update: every mini-batch in turn. Rows are already in their final order. Turns under
+    /// way go on with the new weights; what was cached under the old ones is computed again.
     ///
     /// # Errors
     /// [`EngineError::NotFinite`] if a loss or gradient is not finite; the weights are then as
@@ -114,12 +145,20 @@ pub trait Engine {
 
 /// A boxed engine is one: which it is may be settled when the program starts.
 impl<E: Engine + ?Sized> Engine for Box<E> {
-    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
-        (**self).generate(requests)
+    fn submit(&mut self, requests: Vec<GenerateRequest>) -> Result<(), EngineError> {
+        (**self).submit(requests)
     }
 
-    fn release(&mut self, trajectories: &[TrajectoryId]) {
-        (**self).release(trajectories);
+    fn step(&mut self) -> Result<Vec<Generated>, EngineError> {
+        (**self).step()
+    }
+
+    fn unfinished(&self) -> usize {
+        (**self).unfinished()
+    }
+
+    fn release(&mut self, trajectories: &[TrajectoryId]) -> usize {
+        (**self).release(trajectories)
     }
 
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
@@ -136,6 +175,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn freeze_reference(&mut self) {
         (**self).freeze_reference();
+    }
+
+    fn begin_average(&mut self) {
+        (**self).begin_average();
     }
 
     fn begin_rl(&mut self) {

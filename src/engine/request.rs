@@ -7,13 +7,48 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::{Aggregation, Importance, KlKind, PolicyLoss};
 use crate::trajectory::{TokenId, TrajectoryId};
 
-/// How tokens are chosen.
+/// How tokens are chosen: the repetition penalty, the temperature, top-k, top-p and min-p shape the
+/// distribution in this order, as transformers does. The number that draws from it is addressed by
+/// (seed, trajectory, turn, token).
+///
+/// Log-probs are those of the whole distribution at the temperature (at 1 if greedy), before the
+/// penalty and the cuts: what a learner computes again.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// 0 is greedy. Log-probs are those of the distribution at this temperature (at 1 if greedy).
+    /// 0 is greedy.
     pub temperature: f32,
+    /// Only so many of the likeliest ids; 0: all.
+    pub top_k: u32,
+    /// Only the likeliest ids that together have this probability; 1: all.
+    pub top_p: f32,
+    /// Only ids with at least this share of the likeliest id's probability; 0: all.
+    pub min_p: f32,
+    /// Logits of ids that stand in the context or the turn are divided by this if positive, else
+    /// multiplied; 1: off.
+    pub repetition_penalty: f32,
     /// Seed of the run.
     pub seed: u64,
+}
+
+impl Sampling {
+    /// The whole distribution at this temperature.
+    #[must_use]
+    pub fn plain(temperature: f32, seed: u64) -> Self {
+        Self {
+            temperature,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            seed,
+        }
+    }
+
+    /// Whether ids are drawn from another distribution than the one whose log-probs are given.
+    #[must_use]
+    pub fn is_shaped(&self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0 || self.repetition_penalty != 1.0
+    }
 }
 
 /// Asks for one turn.
@@ -23,8 +58,8 @@ pub struct GenerateRequest {
     pub id: TrajectoryId,
     /// Which turn, from 0.
     pub turn: u32,
-    /// All ids the policy sees, forced ids included. The engine reuses the cache of the longest
-    /// prefix it has kept for this trajectory.
+    /// All ids the policy sees, forced ids included. The engine computes only what follows the
+    /// longest prefix that it holds, of this trajectory or of another.
     pub context: Vec<TokenId>,
     /// Most ids to sample.
     pub max_new_tokens: u32,

@@ -16,6 +16,7 @@ pub type Script = Arc<dyn Fn(&GenerateRequest) -> Vec<TokenId> + Send + Sync>;
 /// Replies by a script; every log-prob is -0.5, and learning changes nothing.
 pub struct ScriptedEngine {
     script: Script,
+    waiting: Vec<GenerateRequest>,
     /// Learn batches seen, for tests.
     pub learned: Vec<LearnBatch>,
 }
@@ -29,31 +30,46 @@ impl ScriptedEngine {
     pub fn new(script: Script) -> Self {
         Self {
             script,
+            waiting: Vec::new(),
             learned: Vec::new(),
+        }
+    }
+
+    fn reply(&self, request: &GenerateRequest) -> Generated {
+        let mut ids = (self.script)(request);
+        let whole = ids.len() <= request.max_new_tokens as usize;
+        ids.truncate(request.max_new_tokens as usize);
+        Generated {
+            id: request.id,
+            turn: request.turn,
+            logprobs: vec![Self::LOGPROB; ids.len()],
+            ids,
+            finish: if whole { Finish::Stop } else { Finish::Length },
         }
     }
 }
 
 impl Engine for ScriptedEngine {
-    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
-        let reply = |request: &GenerateRequest| {
-            let mut ids = (self.script)(request);
-            let whole = ids.len() <= request.max_new_tokens as usize;
-            ids.truncate(request.max_new_tokens as usize);
-            let logprobs = vec![Self::LOGPROB; ids.len()];
-            let finish = if whole { Finish::Stop } else { Finish::Length };
-            Generated {
-                id: request.id,
-                turn: request.turn,
-                ids,
-                logprobs,
-                finish,
-            }
-        };
-        Ok(requests.iter().map(reply).collect())
+    fn submit(&mut self, requests: Vec<GenerateRequest>) -> Result<(), EngineError> {
+        self.waiting.extend(requests);
+        Ok(())
     }
 
-    fn release(&mut self, _: &[TrajectoryId]) {}
+    fn step(&mut self) -> Result<Vec<Generated>, EngineError> {
+        let requests = std::mem::take(&mut self.waiting);
+        Ok(requests.iter().map(|request| self.reply(request)).collect())
+    }
+
+    fn unfinished(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn release(&mut self, trajectories: &[TrajectoryId]) -> usize {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|request| !trajectories.contains(&request.id));
+        before - self.waiting.len()
+    }
 
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
         let reply = |request: &ScoreRequest| Scored {

@@ -1,20 +1,22 @@
 //! Stop strings, matched on the decoded bytes as they arrive, also where they cross tokens.
 
+use std::sync::Arc;
+
 /// Watches the bytes of one turn for the first of several strings. Keeps only as many bytes as the
 /// longest string needs.
 #[derive(Clone, Debug)]
-pub struct StopMatcher<'a> {
-    stops: &'a [String],
+pub struct StopMatcher {
+    stops: Arc<[String]>,
     longest: usize,
     tail: Vec<u8>,
 }
 
-impl<'a> StopMatcher<'a> {
+impl StopMatcher {
     /// Watches for `stops`; empty strings never match.
     #[must_use]
-    pub fn new(stops: &'a [String]) -> Self {
+    pub fn new(stops: &Arc<[String]>) -> Self {
         Self {
-            stops,
+            stops: Arc::clone(stops),
             longest: stops.iter().map(String::len).max().unwrap_or(0),
             tail: Vec::new(),
         }
@@ -23,8 +25,11 @@ impl<'a> StopMatcher<'a> {
     /// Adds the bytes of one token; says whether a stop string is now complete.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         self.tail.extend_from_slice(bytes);
+        // A string is complete only now if its last byte is new; few tokens hold one.
         let found = self.stops.iter().any(|stop| {
-            !stop.is_empty() && self.tail.windows(stop.len()).any(|w| w == stop.as_bytes())
+            let last = stop.as_bytes().last();
+            last.is_some_and(|last| bytes.contains(last))
+                && self.tail.windows(stop.len()).any(|w| w == stop.as_bytes())
         });
         let surplus = self
             .tail
@@ -83,7 +88,7 @@ mod tests {
 
     /// Number of the token that completes a stop string.
     fn stops_at(stops: &[&str], tokens: &[&str]) -> Option<usize> {
-        let stops: Vec<String> = stops.iter().map(|&s| s.to_owned()).collect();
+        let stops: Arc<[String]> = stops.iter().map(|&s| s.to_owned()).collect();
         let mut matcher = StopMatcher::new(&stops);
         tokens
             .iter()
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_match_is_not_reported_twice() {
-        let stops = ["ab".to_owned()];
+        let stops = Arc::from(["ab".to_owned()]);
         let mut matcher = StopMatcher::new(&stops);
         assert!(matcher.push(b"ab"));
         assert!(!matcher.push(b"c"));
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn halves_of_a_character_are_matched_as_bytes() {
-        let stops = ["é".to_owned()];
+        let stops = Arc::from(["é".to_owned()]);
         let mut matcher = StopMatcher::new(&stops);
         assert!(!matcher.push(&[0xc3]));
         assert!(matcher.push(&[0xa9]));

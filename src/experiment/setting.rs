@@ -124,6 +124,12 @@ impl Rule {
             ..Self::at_least(low)
         }
     }
+    pub(super) fn above_to(low: f64, high: f64) -> Self {
+        Self {
+            high: Some((high, true)),
+            ..Self::above(low)
+        }
+    }
     pub(super) fn between(low: f64, high: f64) -> Self {
         Self {
             high: Some((high, false)),

@@ -5,8 +5,11 @@ use bevy_ecs::prelude::*;
 use super::next_context;
 use super::state::{Roster, RunSettings, TaskHandle, Temperature, View};
 use crate::engine::{EngineLink, EngineRequest, GenerateRequest, Sampling};
+use crate::experiment::Experiment;
 use crate::tools::{ToolCall, ToolLink};
-use crate::trajectory::{Budget, Question, ToolCalled, TrajectoryId, Turn, TurnState, Turns};
+use crate::trajectory::{
+    Budget, Purpose, Question, ToolCalled, TrajectoryId, Turn, TurnState, Turns,
+};
 
 /// Hands the tool calls of this tick over.
 pub fn dispatch_tool_calls(
@@ -37,6 +40,22 @@ pub fn dispatch_tool_calls(
             action,
             question: question.0.clone(),
         });
+    }
+}
+
+/// How a trajectory is sampled. The cuts are for training: evaluations measure the policy itself.
+fn sampling(experiment: &Experiment, purpose: Purpose, temperature: f32) -> Sampling {
+    let plain = Sampling::plain(temperature, experiment.seed);
+    if purpose == Purpose::Evaluate {
+        return plain;
+    }
+    let rollout = &experiment.rollout;
+    Sampling {
+        top_k: rollout.top_k,
+        top_p: rollout.top_p,
+        min_p: rollout.min_p,
+        repetition_penalty: rollout.repetition_penalty,
+        ..plain
     }
 }
 
@@ -75,10 +94,7 @@ pub fn dispatch_turns(
             turn: turns.0.len() as u32,
             context: context.ids,
             max_new_tokens: limits.turn_tokens.min(budget.tokens).min(room),
-            sampling: Sampling {
-                temperature: temperature.0,
-                seed: settings.0.seed,
-            },
+            sampling: sampling(&settings.0, id.purpose, temperature.0),
             stop: task.stop.clone(),
             ignore_eos: false,
         });

@@ -39,6 +39,28 @@ pub(super) fn chunks(lengths: &[usize], device: Device) -> Vec<Vec<usize>> {
     chunks
 }
 
+/// Row numbers of packs: rows in their order, one after the other in one packed row, bounded by tokens.
+/// Every pack has at least one row.
+pub(super) fn packs(lengths: &[usize], device: Device) -> Vec<Vec<usize>> {
+    let tokens = match device {
+        Device::Cpu => CPU_TOKENS,
+        _ => DEVICE_TOKENS,
+    };
+    let mut packs: Vec<Vec<usize>> = Vec::new();
+    let mut filled = 0;
+    for (row, length) in lengths.iter().enumerate() {
+        match packs.last_mut() {
+            Some(pack) if filled + length <= tokens => pack.push(row),
+            _ => {
+                packs.push(vec![row]);
+                filled = 0;
+            }
+        }
+        filled += length;
+    }
+    packs
+}
+
 /// `rows` as i64 [rows, longest], padded on the right with 0: a real id, whose results are masked
 /// or never read.
 pub(super) fn padded(rows: &[&[u32]], device: Device) -> Tensor {
@@ -139,6 +161,12 @@ mod tests {
             let longest = chunk.iter().map(|&row| lengths[row]).max().unwrap();
             assert!(chunk.len() * longest <= CPU_TOKENS);
         }
+    }
+
+    #[test]
+    fn packs_keep_the_order_and_the_budget() {
+        let packs = packs(&[2_000, 48, 1, 5_000, 3], Device::Cpu);
+        assert_eq!(packs, vec![vec![0, 1], vec![2], vec![3], vec![4]]);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 
 mod average;
 mod batch;
-mod cache;
+mod blocks;
+mod budget;
 mod checkpoint;
 mod config;
 mod decoder;
@@ -17,10 +18,14 @@ mod learn;
 pub mod loss;
 mod micro;
 mod muon;
+mod native;
 mod optimizer;
+mod paged;
 mod rope;
 mod sample;
+mod scheduler;
 mod score;
+mod sequence;
 mod state;
 mod supervise;
 mod tensor_file;
@@ -42,8 +47,8 @@ use crate::engine::{
 };
 use crate::experiment::{DecoderSettings, DeviceSetting, EngineSettings};
 use crate::trajectory::TrajectoryId;
-use cache::KeptCaches;
 use decoder::Decoder;
+use generate::Generation;
 use state::TrainingState;
 
 /// CUDA devices that this build and machine have.
@@ -57,13 +62,12 @@ pub fn set_threads(threads: u32) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
 }
 
-/// The engine in libtorch. Owns the weights, the caches of unfinished trajectories and the
-/// optimizers; lives on one thread.
+/// The engine in libtorch. Owns the weights, the turns under way with their cache, and the optimizers; lives on one thread.
 pub struct TorchEngine {
     decoder: Decoder,
     vocabulary: Arc<dyn Vocabulary + Send + Sync>,
     training: TrainingState,
-    caches: KeptCaches,
+    generation: Generation,
 }
 
 impl TorchEngine {
@@ -88,7 +92,7 @@ impl TorchEngine {
                 decoder: Decoder::new(config::new_shape(shape), seed, device),
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
-                caches: KeptCaches::default(),
+                generation: Generation::new(settings.cache_bytes),
             })
         })
     }
@@ -111,7 +115,7 @@ impl TorchEngine {
                 decoder: checkpoint::read_decoder(folder, &*tokenizer, device)?,
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
-                caches: KeptCaches::default(),
+                generation: Generation::new(settings.cache_bytes),
             })
         })
     }
@@ -120,6 +124,18 @@ impl TorchEngine {
     #[must_use]
     pub fn shape(&self) -> &DecoderSettings {
         &self.decoder.shape.settings
+    }
+
+    /// How often a turn lost its cache to another, as memory ran out.
+    #[must_use]
+    pub fn preempted(&self) -> u64 {
+        self.generation.preempted()
+    }
+
+    /// Seconds spent on who runs in which step and what was written, apart from computing it.
+    #[must_use]
+    pub fn scheduling_seconds(&self) -> f64 {
+        self.generation.scheduling().as_secs_f64()
     }
 
     /// Number of weights.
@@ -131,14 +147,22 @@ impl TorchEngine {
 }
 
 impl Engine for TorchEngine {
-    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
-        guarded(|| generate::generate(&self.decoder, &mut self.caches, &*self.vocabulary, requests))
+    fn submit(&mut self, requests: Vec<GenerateRequest>) -> Result<(), EngineError> {
+        guarded(|| self.generation.submit(&self.decoder, requests))
     }
 
-    fn release(&mut self, trajectories: &[TrajectoryId]) {
-        for &id in trajectories {
-            self.caches.release(id);
-        }
+    fn step(&mut self) -> Result<Vec<Generated>, EngineError> {
+        let (decoder, vocabulary) = (&self.decoder, &*self.vocabulary);
+        guarded(|| self.generation.step(decoder, vocabulary))
+            .inspect_err(|_| self.generation.clear())
+    }
+
+    fn unfinished(&self) -> usize {
+        self.generation.unfinished()
+    }
+
+    fn release(&mut self, trajectories: &[TrajectoryId]) -> usize {
+        self.generation.release(trajectories)
     }
 
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
@@ -146,7 +170,7 @@ impl Engine for TorchEngine {
     }
 
     fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError> {
-        self.caches.clear();
+        self.generation.forget_caches();
         let TrainingState {
             learner,
             reference,
@@ -164,7 +188,7 @@ impl Engine for TorchEngine {
     }
 
     fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
-        self.caches.clear();
+        self.generation.forget_caches();
         guarded(|| supervise::supervise(&self.decoder, &mut self.training.cold_start, batch))
     }
 
@@ -201,7 +225,7 @@ impl Engine for TorchEngine {
                 TrainingState::default()
             };
             self.decoder = decoder;
-            self.caches.clear();
+            self.generation.clear();
             Ok(())
         })
     }

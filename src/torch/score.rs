@@ -1,4 +1,6 @@
-//! Log-probs of trunks and of the branches that hang on them, in one forward pass each.
+//! Log-probs of trunks and of the branches that hang on them. Each trunk with its branches is computed
+//! once, and many of them stand in one packed row: nothing is padded. Branches read the trunk's blocks up
+//! to their place, then their own.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +9,10 @@ use tch::{Kind, Tensor};
 use crate::engine::{EngineError, ScoreRequest, Scored, Weights};
 use crate::trajectory::TokenId;
 
-use super::batch::{check_ids, check_temperature, chunks, heat, padded, picked};
-use super::decoder::{Decoder, attention};
+use super::batch::{check_ids, check_temperature, heat, packs, picked};
+use super::decoder::Decoder;
+use super::generate::pool_shape;
+use super::paged::{BLOCK, Layer, Reads, Writes};
 use super::state::TrainingState;
 
 /// Most logits that are held at once.
@@ -88,14 +92,14 @@ fn score(decoder: &Decoder, requests: &[ScoreRequest]) -> Result<Vec<Scored>, En
     let mut scored = vec![Vec::new(); distinct.len()];
     let lengths: Vec<usize> = layouts.iter().map(|layout| layout.ids.len()).collect();
     let _guard = tch::no_grad_guard();
-    for chunk in chunks(&lengths, decoder.device) {
-        let rows: Vec<&Layout> = chunk.iter().map(|&row| &layouts[row]).collect();
-        let temperatures: Vec<f32> = chunk
+    for pack in packs(&lengths, decoder.device) {
+        let rows: Vec<&Layout> = pack.iter().map(|&row| &layouts[row]).collect();
+        let temperatures: Vec<f32> = pack
             .iter()
             .map(|&row| heat(distinct[row].temperature))
             .collect();
         let mut logprobs = forward(decoder, &rows, &temperatures).into_iter();
-        for &row in &chunk {
+        for &row in &pack {
             scored[row] = logprobs.by_ref().take(layouts[row].wanted.len()).collect();
         }
     }
@@ -105,31 +109,19 @@ fn score(decoder: &Decoder, requests: &[ScoreRequest]) -> Result<Vec<Scored>, En
         .collect())
 }
 
-/// Log-probs of everything wanted of these rows, one row after the other.
+/// Log-probs of everything wanted of these layouts, one after the other.
 fn forward(decoder: &Decoder, rows: &[&Layout], temperatures: &[f32]) -> Vec<f32> {
     let device = decoder.device;
-    let ids = padded(
-        &rows.iter().map(|row| &row.ids[..]).collect::<Vec<_>>(),
-        device,
-    );
-    let width = ids.size()[1];
-    let branched = rows.iter().any(|row| !row.branches.is_empty());
-    let (positions, mask) = if branched {
-        let positions: Vec<&[u32]> = rows.iter().map(|row| &row.positions[..]).collect();
-        (
-            Some(padded(&positions, device)),
-            Some(block_mask(rows, width).to_device(device)),
-        )
-    } else {
-        (None, None)
-    };
-    let hidden = decoder.forward(&ids, positions.as_ref(), |_, q, k, v| {
-        attention(q, k, v, mask.as_ref())
-    });
+    let (mut ids, mut positions) = (Vec::new(), Vec::new());
     let (mut index, mut targets, mut heats) = (Vec::new(), Vec::new(), Vec::new());
-    for ((line, row), &temperature) in (0i64..).zip(rows).zip(temperatures) {
+    let mut pass = Pass::default();
+    for (row, &temperature) in rows.iter().zip(temperatures) {
+        let first = ids.len();
+        pass.add(row, first);
+        ids.extend(row.ids.iter().map(|&id| i64::from(id)));
+        positions.extend(row.positions.iter().map(|&at| i64::from(at)));
         for &(at, id) in &row.wanted {
-            index.push(line * width + at as i64);
+            index.push((first + at) as i64);
             targets.push(i64::from(id));
             heats.push(temperature);
         }
@@ -137,6 +129,13 @@ fn forward(decoder: &Decoder, rows: &[&Layout], temperatures: &[f32]) -> Vec<f32
     if index.is_empty() {
         return Vec::new();
     }
+    // The keys and values of a layer are not needed after it.
+    let scratch = Layer::new(pool_shape(decoder), i64::from(pass.blocks));
+    let row = |list: &[i64]| Tensor::from_slice(list).unsqueeze(0).to_device(device);
+    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), |_, q, k, v| {
+        scratch.write(k, v, &pass.writes);
+        scratch.attend(q, &pass.reads)
+    });
     // A large vocabulary is gone through in pieces, so that its logits fit into memory.
     let piece = (LOGITS / decoder.shape.settings.vocab_size.max(1) as usize).max(1);
     let mut logprobs = Vec::with_capacity(index.len());
@@ -155,29 +154,51 @@ fn forward(decoder: &Decoder, rows: &[&Layout], temperatures: &[f32]) -> Vec<f32
     logprobs
 }
 
+/// Who writes and reads which blocks in one pass.
+#[derive(Default)]
+struct Pass {
+    reads: Reads,
+    writes: Writes,
+    blocks: u32,
+}
+
+impl Pass {
+    /// A layout whose first id is row `first`.
+    fn add(&mut self, layout: &Layout, first: usize) {
+        let trunk = layout.branches.first().map_or(layout.ids.len(), |b| b.0);
+        let table = self.fresh(trunk.div_ceil(BLOCK));
+        for position in 0..trunk {
+            self.writes.push(first + position, position, &table);
+        }
+        self.reads.push(trunk, 0, &table);
+        for &(start, end, sees) in &layout.branches {
+            // Whole blocks of what it sees are the trunk's; the rest of it is written a second time.
+            let mut own = table[..sees / BLOCK].to_vec();
+            let shared = own.len() * BLOCK;
+            own.extend(self.fresh((sees + end - start).div_ceil(BLOCK) - own.len()));
+            for position in shared..sees {
+                self.writes.push(first + position, position, &own);
+            }
+            for (row, position) in (start..end).zip(sees..) {
+                self.writes.push(first + row, position, &own);
+            }
+            self.reads.push(end - start, sees, &own);
+        }
+    }
+
+    fn fresh(&mut self, count: usize) -> Vec<u32> {
+        let first = self.blocks;
+        self.blocks += count as u32;
+        (first..self.blocks).collect()
+    }
+}
+
 /// A float tensor as a list.
 pub(super) fn host(tensor: &Tensor) -> Vec<f32> {
     let tensor = tensor.detach().to_kind(Kind::Float).contiguous();
     let mut values = vec![0f32; tensor.numel()];
     tensor.copy_data(&mut values, tensor.numel());
     values
-}
-
-/// [rows, 1, width, width]: 0 where a token sees another, -inf elsewhere. Branches do not see each
-/// other, nor the trunk beyond their place.
-fn block_mask(rows: &[&Layout], width: i64) -> Tensor {
-    let causal = Tensor::full([width, width], f64::NEG_INFINITY, tch::kind::FLOAT_CPU).triu(1);
-    let mask = causal.repeat([rows.len() as i64, 1, 1, 1]);
-    for (line, row) in (0i64..).zip(rows) {
-        let square = mask.get(line).get(0);
-        for &(start, end, sees) in &row.branches {
-            let _ = square
-                .narrow(0, start as i64, (end - start) as i64)
-                .narrow(1, sees as i64, (start - sees) as i64)
-                .fill_(f64::NEG_INFINITY);
-        }
-    }
-    mask
 }
 
 fn lay_out(request: &ScoreRequest) -> Layout {

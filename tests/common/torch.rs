@@ -53,6 +53,7 @@ pub fn settings() -> EngineSettings {
     EngineSettings {
         device: DeviceSetting::Cpu,
         threads: 1,
+        cache_bytes: 1 << 24,
         ..EngineSettings::default()
     }
 }

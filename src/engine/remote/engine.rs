@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -25,6 +26,9 @@ use crate::trajectory::TrajectoryId;
 
 /// Threads of the client: it waits, and reads JSON.
 const WORKERS: usize = 2;
+
+/// Longest wait for a turn in one step, so that new requests are not kept waiting.
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// Generates and scores on a server; `L` learns. The server gets the learner's weights before it is
 /// asked for anything under them.
@@ -218,65 +222,76 @@ impl Flights {
         self.aborts.insert(key, abort);
     }
 
-    /// Waits for the next turn that ends; none if there is none under way.
+    /// Waits a moment for a turn to end; gives it with all others that have ended.
     ///
     /// # Errors
     /// What stopped a turn. Every other one is then dropped, and its connection with it.
-    fn land(&mut self, runtime: &Runtime) -> Result<Option<Generated>, EngineError> {
-        loop {
-            let landed = match runtime.block_on(self.turns.join_next()) {
-                None => return Ok(None),
-                Some(Ok(landed)) => landed.map_err(EngineError::from),
+    fn land(&mut self, runtime: &Runtime) -> Result<Vec<Generated>, EngineError> {
+        let mut all = Vec::new();
+        let wait = async { tokio::time::timeout(MOMENT, self.turns.join_next()).await };
+        let mut ended = runtime.block_on(wait).ok().flatten();
+        while let Some(turn) = ended {
+            let landed = match turn {
+                Ok(landed) => Some(landed.map_err(EngineError::from)),
                 // Dropped on purpose.
-                Some(Err(error)) if error.is_cancelled() => continue,
-                Some(Err(error)) => Err(EngineError::Backend(format!("a turn was lost: {error}"))),
+                Err(error) if error.is_cancelled() => None,
+                Err(error) => Some(Err(EngineError::Backend(format!(
+                    "a turn was lost: {error}"
+                )))),
             };
-            match &landed {
-                Ok(turn) => {
-                    self.aborts.remove(&(turn.id, turn.turn));
+            match landed {
+                // A turn that ended just before it was dropped is not given out.
+                Some(Ok(turn)) => {
+                    if self.aborts.remove(&(turn.id, turn.turn)).is_some() {
+                        all.push(turn);
+                    }
                 }
-                Err(_) => {
+                Some(Err(error)) => {
                     self.turns = JoinSet::new();
                     self.aborts.clear();
+                    return Err(error);
                 }
+                None => {}
             }
-            return landed.map(Some);
+            ended = self.turns.try_join_next();
         }
+        Ok(all)
     }
 
-    /// Drops the turns of a trajectory; the server stops writing them.
-    fn drop_turns_of(&mut self, id: TrajectoryId) {
+    /// Drops the turns of a trajectory, and says how many; the server stops writing them.
+    fn drop_turns_of(&mut self, id: TrajectoryId) -> usize {
+        let before = self.aborts.len();
         self.aborts.retain(|key, abort| {
             if key.0 == id {
                 abort.abort();
             }
             key.0 != id
         });
+        before - self.aborts.len()
     }
 }
 
 impl<L: Engine> Engine for RemoteEngine<L> {
-    fn generate(&mut self, requests: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+    fn submit(&mut self, requests: Vec<GenerateRequest>) -> Result<(), EngineError> {
         self.refresh()?;
         for request in requests {
-            self.flights
-                .start(&self.server, request.clone(), &self.runtime);
+            self.flights.start(&self.server, request, &self.runtime);
         }
-        let mut landed = BTreeMap::new();
-        while let Some(turn) = self.flights.land(&self.runtime)? {
-            landed.insert((turn.id, turn.turn), turn);
-        }
-        Ok(requests
-            .iter()
-            .filter_map(|request| landed.remove(&(request.id, request.turn)))
-            .collect())
+        Ok(())
     }
 
-    fn release(&mut self, trajectories: &[TrajectoryId]) {
-        for &id in trajectories {
-            self.flights.drop_turns_of(id);
-        }
+    fn step(&mut self) -> Result<Vec<Generated>, EngineError> {
+        self.flights.land(&self.runtime)
+    }
+
+    fn unfinished(&self) -> usize {
+        self.flights.aborts.len()
+    }
+
+    fn release(&mut self, trajectories: &[TrajectoryId]) -> usize {
         self.learner.release(trajectories);
+        let dropped = trajectories.iter();
+        dropped.map(|&id| self.flights.drop_turns_of(id)).sum()
     }
 
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {

@@ -36,11 +36,21 @@ impl NoLearner {
 }
 
 impl Engine for NoLearner {
-    fn generate(&mut self, _: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+    fn submit(&mut self, _: Vec<GenerateRequest>) -> Result<(), EngineError> {
         self.none("generating here")
     }
 
-    fn release(&mut self, _: &[TrajectoryId]) {}
+    fn step(&mut self) -> Result<Vec<Generated>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    fn unfinished(&self) -> usize {
+        0
+    }
+
+    fn release(&mut self, _: &[TrajectoryId]) -> usize {
+        0
+    }
 
     fn score(&mut self, _: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
         self.none("scoring here")

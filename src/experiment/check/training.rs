@@ -116,6 +116,7 @@ pub(super) fn learner(experiment: &Experiment, log: &mut Log) {
         );
     }
     losses(experiment, log);
+    sampling(experiment, log);
     if learner.warmup_steps >= learner.steps {
         log.report(
             Note,
@@ -206,6 +207,55 @@ fn losses(experiment: &Experiment, log: &mut Log) {
             format!("learner.clip_dual {}", learner.clip_dual),
             "policy_loss: ppo",
             "dual clip has no effect in other losses",
+        );
+    }
+}
+
+/// Cuts and penalties make rollouts come from another distribution than the one that is trained.
+fn sampling(experiment: &Experiment, log: &mut Log) {
+    let rollout = &experiment.rollout;
+    let shaped = [
+        (
+            "rollout.top_k",
+            rollout.top_k > 0,
+            rollout.top_k.to_string(),
+        ),
+        (
+            "rollout.top_p",
+            rollout.top_p < 1.0,
+            rollout.top_p.to_string(),
+        ),
+        (
+            "rollout.min_p",
+            rollout.min_p > 0.0,
+            rollout.min_p.to_string(),
+        ),
+        (
+            "rollout.repetition_penalty",
+            rollout.repetition_penalty != 1.0,
+            rollout.repetition_penalty.to_string(),
+        ),
+    ];
+    let served = experiment.engine.generator.server().is_some();
+    for (path, _, value) in shaped.into_iter().filter(|(_, on, _)| *on) {
+        if served {
+            log.report(
+                Error,
+                &[path, "engine.generator"],
+                format!("{path} {value} with a server that generates"),
+                "off",
+                "servers tell log-probs of the distribution after their cuts, which no update could \
+                 be made from",
+            );
+            continue;
+        }
+        log.report(
+            Note,
+            &[path],
+            format!("{path} {value} in training"),
+            "off, if updates shall be on-policy",
+            "tokens are sampled from the shaped distribution, but their log-probs, and the policy that \
+             is trained, are the whole distribution at the temperature",
         );
     }
 }

@@ -124,6 +124,9 @@ settings! {
         device: DeviceSetting = DeviceSetting::Auto;
         /// Threads of libtorch; 0: as many as cores.
         threads: u32 = 0, unit "threads";
+        /// Most memory of the keys and values that generation keeps; 0: half of what is free on the
+        /// processor when they are first needed, 8 GiB on CUDA.
+        cache_bytes: u64 = 0, unit "bytes";
         /// Who generates and scores. Learning always happens here, in libtorch.
         generator: GeneratorSetting = GeneratorSetting::Libtorch;
     }

@@ -97,6 +97,17 @@ settings! {
         /// Sampling temperature.
         temperature: f32 = 1.0,
             where above(0.0) or "the rollouts of a group would be equal and every advantage 0";
+        /// Sample only from so many of the likeliest tokens; 0: from all.
+        top_k: u32 = 0, unit "tokens";
+        /// Sample only from the likeliest tokens that together have this probability; 1: from all.
+        top_p: f32 = 1.0, unit "share",
+            where above_to(0.0, 1.0) or "there would be no token to choose, or a sum of probabilities above 1";
+        /// Sample only tokens with at least this share of the likeliest token's probability; 0: all.
+        min_p: f32 = 0.0, unit "share",
+            where from_to(0.0, 1.0) or "not even the likeliest token could be chosen";
+        /// Logits of tokens that occur already are divided by this if positive, else multiplied; 1: off.
+        repetition_penalty: f32 = 1.0,
+            where above(0.0) or "logits would change their sign";
         /// Most trajectories alive at once; 0: no limit.
         in_flight: u32 = 0, unit "trajectories";
         /// Wait for every reply of a tick (a run repeats bit for bit on one machine), or take what is there.
