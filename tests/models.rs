@@ -1,7 +1,7 @@
 //! Checkpoints as they are published: every architecture and spelling against what transformers says,
 //! saved so that transformers reads them, and refused with the file and the field.
 #![cfg(feature = "torch")]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "common/torch.rs"]
 mod common;
@@ -314,7 +314,7 @@ fn what_the_decoder_is_not_is_refused_by_the_name_of_its_field() {
         assert_says(&text, &["config.json"]);
     }
     let broken = refusal("qwen2_dynamic", |f| {
-        std::fs::write(f.join("config.json"), "{\"a\":").unwrap()
+        std::fs::write(f.join("config.json"), "{\"a\":").unwrap();
     });
     assert_says(&broken, &["config.json", "no JSON object", "line 1"]);
     let broken = refusal("qwen2_dynamic", |f| {
@@ -391,7 +391,7 @@ fn damaged_and_lying_weights_are_refused_with_file_and_tensor() {
         );
     }
     let short = refusal("qwen2_dynamic", |f| {
-        std::fs::write(f.join("model.safetensors"), "abc").unwrap()
+        std::fs::write(f.join("model.safetensors"), "abc").unwrap();
     });
     assert_says(&short, &["model.safetensors", "3 bytes"]);
 
@@ -465,7 +465,7 @@ fn shards_that_are_missing_or_elsewhere_are_named() {
         edit(
             &f.join(index),
             json!({"weight_map": {"a": "../x.safetensors"}}),
-        )
+        );
     });
     assert_says(&outside, &[index, "../x.safetensors"]);
     let empty = spoil(&|f| edit(&f.join(index), json!({"weight_map": {}})));
@@ -724,10 +724,12 @@ fn python() -> Option<String> {
     }
 }
 
-/// What transformers says about a folder.
-fn transformers(python: &str, folder: &Path, asked: &[Value]) -> Vec<Value> {
+/// What transformers says about these lines; see reference.py.
+fn transformers(python: &str, asked: &[Value]) -> Vec<Value> {
     let mut command = Command::new(python);
-    command.arg(format!("{MODELS}/reference.py")).arg(folder);
+    command
+        .arg(format!("{MODELS}/reference.py"))
+        .env("OMP_WAIT_POLICY", "passive");
     let input: Vec<String> = asked.iter().map(Value::to_string).collect();
     lines(&run(command, &input.join("\n")))
 }
@@ -740,36 +742,38 @@ fn floats(value: &Value) -> Vec<Option<f32>> {
 #[test]
 fn transformers_loads_what_we_trained_and_says_the_same() {
     let Some(python) = python() else { return };
-    let rows = [common::ids(1, 30), common::ids(2, 50)];
-    for name in NAMES {
+    let ids = common::ids(2, 50);
+    let folders = NAMES.map(|_| tempfile::tempdir().unwrap());
+    let (mut asked, mut ours) = (Vec::new(), Vec::new());
+    for (name, folder) in NAMES.iter().zip(&folders) {
         let mut trained = engine(&Path::new(MODELS).join(name));
         trained
             .supervise(&common::supervised(0, 0.01, 0.0))
             .unwrap();
-        let saved = tempfile::tempdir().unwrap();
-        trained.save(saved.path(), false).unwrap();
-        let asked: Vec<Value> = rows.iter().map(|ids| json!({"input_ids": ids})).collect();
-        let told = transformers(&python, saved.path(), &asked);
-        let rows: Vec<&[u32]> = rows.iter().map(|ids| &ids[..]).collect();
-        for (found, told) in score(&mut trained, &rows).iter().zip(&told) {
-            assert_close(name, found, &floats(&told["logprobs"]));
-        }
+        trained.save(folder.path(), false).unwrap();
+        ours.extend(score(&mut trained, &[&ids]));
+        asked.push(json!({"folder": folder.path(), "input_ids": ids, "max_new_tokens": 1}));
+    }
+    let told = transformers(&python, &asked);
+    assert_eq!(told.len(), NAMES.len());
+    for ((name, ours), told) in NAMES.iter().zip(&ours).zip(&told) {
+        assert_close(name, ours, &floats(&told["logprobs"]));
     }
 }
 
 #[test]
 fn transformers_reads_the_shipped_policys_tokenizer_as_we_do() {
     let Some(python) = python() else { return };
-    let folder = Path::new("assets/lookup/policy");
-    let tokenizer = TextTokenizer::load(folder).unwrap();
+    let folder = "assets/lookup/policy";
+    let tokenizer = TextTokenizer::load(Path::new(folder)).unwrap();
     // What Qwen2's own tokenizer would cut elsewhere is among them.
     let texts = [
         "<mem> capital of Peru = Lima;</mem>",
         "It's 1984, I'LL say\n\n  two\tspaces",
         "éé ☃",
     ];
-    let asked: Vec<Value> = texts.iter().map(|text| json!({"text": text})).collect();
-    for (text, told) in texts.iter().zip(transformers(&python, folder, &asked)) {
+    let asked = texts.map(|text| json!({"folder": folder, "text": text}));
+    for (text, told) in texts.iter().zip(transformers(&python, &asked)) {
         assert_eq!(told["ids"], json!(tokenizer.encode(text)), "{text}");
     }
 }
@@ -795,50 +799,39 @@ fn smollm2_scores_and_writes_as_transformers_does() {
     let (Some(folder), Some(python)) = (smollm2(), python()) else {
         return;
     };
+    let folder = folder.to_str().unwrap();
     let messages =
         json!([{"role": "user", "content": "What is the capital of France? It’s 2024."}]);
-    let tokenizer = TextTokenizer::load(&folder).unwrap();
     let text = "The river Rhine rises in the Swiss Alps, flows through 6 countries\nand ends at Rotterdam.";
-    let told = transformers(
-        &python,
-        &folder,
-        &[json!({"messages": messages}), json!({"text": text})],
-    );
-    let ids = tokenizer.encode(text);
-    assert_eq!(told[1]["ids"], json!(ids));
     let asked = [
-        json!({"input_ids": told[0]["ids"], "max_new_tokens": 24}),
-        json!({"input_ids": ids, "max_new_tokens": 24}),
+        json!({"folder": folder, "messages": messages, "max_new_tokens": 24}),
+        json!({"folder": folder, "text": text, "max_new_tokens": 24}),
     ];
-    let expected = transformers(&python, &folder, &asked);
+    let expected = transformers(&python, &asked);
+    let tokenizer = TextTokenizer::load(Path::new(folder)).unwrap();
+    assert_eq!(expected[1]["ids"], json!(tokenizer.encode(text)));
 
-    let folder = folder.to_str().unwrap();
-    let input: Vec<String> = asked.iter().map(Value::to_string).collect();
-    let scored = lines(&palimpsest(
-        &["score", "--model", folder, "--ids", "-"],
-        &input.join("\n"),
-    ));
-    for (line, expected) in scored.iter().zip(&expected) {
-        let found: Vec<f32> = floats(&line["logprobs"])
-            .iter()
-            .map(|x| x.unwrap_or(0.0))
-            .collect();
-        assert_close("SmolLM2", &found, &floats(&expected["logprobs"]));
+    let input = expected
+        .iter()
+        .map(|told| json!({"input_ids": told["ids"]}).to_string());
+    let input: Vec<String> = input.collect();
+    let asked = ["score", "--model", folder, "--ids", "-"];
+    let scored = lines(&palimpsest(&asked, &input.join("\n")));
+    for (line, told) in scored.iter().zip(&expected) {
+        let found = floats(&line["logprobs"]);
+        let found: Vec<f32> = found.iter().map(|x| x.unwrap_or(0.0)).collect();
+        assert_close("SmolLM2", &found, &floats(&told["logprobs"]));
     }
     let input = [
         json!({"id": 0, "messages": messages, "max_new_tokens": 24}).to_string(),
         json!({"id": 1, "prompt": text, "max_new_tokens": 24}).to_string(),
     ];
-    let written = lines(&palimpsest(
-        &["generate", "--model", folder],
-        &input.join("\n"),
-    ));
-    for (line, expected) in written.iter().zip(&expected) {
-        assert_eq!(line["ids"], expected["greedy"]);
+    let asked = ["generate", "--model", folder];
+    let written = lines(&palimpsest(&asked, &input.join("\n")));
+    assert_eq!(written.len(), 2);
+    for (line, told) in written.iter().zip(&expected) {
+        assert_eq!(line["ids"], told["greedy"]);
     }
-    assert!(
-        written[0]["text"].as_str().unwrap().contains("Paris"),
-        "{}",
-        written[0]
-    );
+    let answer = written[0]["text"].as_str().unwrap();
+    assert!(answer.contains("Paris"), "{answer}");
 }
