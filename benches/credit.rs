@@ -3,8 +3,10 @@
 //! one JSON object.
 //!
 //! `step_ms` is the whole of it as a run does it from its second step on, into the lists of the step
-//! before; `first_step_ms` lays them out in 100 MB that the system has to hand over first. With
-//! `kl_step_ms` the KL in the reward is a source of its own.
+//! before; `first_step_ms` is the one step before those, which lays it out in 100 MB that the system has
+//! to hand over first. With `kl_step_ms` the KL in the reward is a source of its own. `cpu` is what the
+//! core spent on a step, on average over the steps (Linux tells it, others print null): on a machine that
+//! is shared the clock counts the others' work too.
 //!
 //! `cargo bench --no-default-features --bench credit`
 
@@ -92,28 +94,50 @@ fn pack(rows: Vec<Row>, all: &[Advantages], spare: &mut Vec<TokenCredit>) -> Vec
     packed
 }
 
-/// Milliseconds of the fastest and of the middle step. The lists of a step serve the next one if
-/// `again`.
-fn measure(groups: &[Vec<Rewards>], kl_weight: f64, again: bool) -> (f64, f64) {
+/// Milliseconds that this thread has been running, if the system tells.
+fn cpu_ms() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds / 1e6)
+}
+
+/// Milliseconds of steps.
+struct Times {
+    first: f64,
+    best: f64,
+    median: f64,
+    cpu: Option<f64>,
+}
+
+/// Times the first step, and those after it, which the lists of the step before serve.
+fn measure(groups: &[Vec<Rewards>], kl_weight: f64) -> Times {
     let mut rows: Vec<Row> = (0..QUESTIONS * MEMBERS).map(|_| row()).collect();
     let mut spare: Vec<TokenCredit> = Vec::new();
     let mut times = Vec::new();
-    for _ in 0..RUNS + usize::from(again) {
+    let mut cpu = Some(0.0);
+    for run in 0..=RUNS {
+        let before = cpu_ms();
         let start = Instant::now();
         let all = advantages(black_box(groups), kl_weight);
         let packed = black_box(pack(std::mem::take(&mut rows), &all, &mut spare));
         times.push(start.elapsed().as_secs_f64() * 1e3);
+        if run > 0 {
+            let spent = cpu_ms().zip(before).map(|(after, before)| after - before);
+            cpu = cpu.zip(spent).map(|(sum, spent)| sum + spent);
+        }
         for packed in packed {
             rows.push(packed.row);
-            if again {
-                spare.push(packed.credit);
-            }
+            spare.push(packed.credit);
         }
     }
-    // With lists to be used again the first step made them.
-    let times = &mut times[usize::from(again)..];
+    let first = times.remove(0);
     times.sort_by(f64::total_cmp);
-    (times[0], times[RUNS / 2])
+    Times {
+        first,
+        best: times[0],
+        median: times[RUNS / 2],
+        cpu: cpu.map(|sum| sum / RUNS as f64),
+    }
 }
 
 fn main() {
@@ -131,21 +155,25 @@ fn main() {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    let alone = (times[0], times[RUNS / 2]);
-    let step = measure(&plain, 0.0, true);
-    let first = measure(&plain, 0.0, false);
-    let kl = measure(&groups(true), 0.001, true);
-    let pair =
-        |(best, median): (f64, f64)| format!("{{\"best\": {best:.3}, \"median\": {median:.3}}}");
+    let step = measure(&plain, 0.0);
+    let kl = measure(&groups(true), 0.001);
+    let of = |times: &Times| {
+        let cpu = times
+            .cpu
+            .map_or("null".to_owned(), |cpu| format!("{cpu:.3}"));
+        let (best, median) = (times.best, times.median);
+        format!("{{\"best\": {best:.3}, \"median\": {median:.3}, \"cpu\": {cpu}}}")
+    };
     println!(
         "{{\"bench\": \"credit\", \"trajectories\": {}, \"turns\": {TURNS}, \"tokens\": {}, \
-         \"runs\": {RUNS}, \"advantages_ms\": {}, \"step_ms\": {}, \"first_step_ms\": {}, \
-         \"kl_step_ms\": {}}}",
+         \"runs\": {RUNS}, \"advantages_ms\": {{\"best\": {:.3}, \"median\": {:.3}}}, \
+         \"first_step_ms\": {:.3}, \"step_ms\": {}, \"kl_step_ms\": {}}}",
         QUESTIONS * MEMBERS,
         TURNS * TURN_TOKENS,
-        pair(alone),
-        pair(step),
-        pair(first),
-        pair(kl),
+        times[0],
+        times[RUNS / 2],
+        step.first,
+        of(&step),
+        of(&kl),
     );
 }
