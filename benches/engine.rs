@@ -195,6 +195,7 @@ mod bench {
                 max_new_tokens: new,
                 sampling: Sampling::plain(1.0, 3),
                 stop: Arc::from(vec!["</search>".to_owned(), "</answer>".to_owned()]),
+                ignore_eos: false,
             }
         }
 

@@ -60,6 +60,8 @@ impl Engine for OneByOne {
         self.inner.supervise(batch)
     }
     fn freeze_reference(&mut self) {}
+    fn begin_average(&mut self) {}
+
     fn begin_rl(&mut self) {}
     fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
         self.inner.save(folder, with_optimizer)

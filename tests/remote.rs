@@ -69,10 +69,7 @@ fn request(number: u32, stop: &[&str]) -> GenerateRequest {
         turn: 1,
         context: tokenizer().encode(&format!("<q> question {number}</q><mem>")),
         max_new_tokens: 40,
-        sampling: Sampling {
-            temperature: 1.0,
-            seed: 3,
-        },
+        sampling: Sampling::plain(1.0, 3),
         stop: stop.iter().map(|&stop| stop.to_owned()).collect(),
         ignore_eos: false,
     }

@@ -354,6 +354,7 @@ mod tests {
             max_new_tokens: 9,
             sampling: Sampling::plain(1.0, 0),
             stop: Arc::from(vec![]),
+            ignore_eos: false,
         }
     }
 

@@ -124,7 +124,7 @@ pub trait Engine {
 
     /// Begins a moving average of the policy at its current weights; updates with
     /// [`LearnKnobs::average_decay`] move it. An engine without weights of its own keeps none.
-    fn begin_average(&mut self) {}
+    fn begin_average(&mut self);
 
     /// Begins the RL stage: drops training-only aids and optimizer state of the cold start.
     fn begin_rl(&mut self);

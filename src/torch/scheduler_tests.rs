@@ -33,6 +33,7 @@ fn request(member: u32, turn: u32, context: Vec<TokenId>, most: u32) -> Generate
         max_new_tokens: most,
         sampling: Sampling::plain(1.0, 0),
         stop: Arc::from(vec![]),
+        ignore_eos: false,
     }
 }
 

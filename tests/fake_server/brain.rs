@@ -121,7 +121,7 @@ impl Brain for Toy {
             stop: None,
             ended: false,
         };
-        let mut matcher = StopMatcher::new(stop);
+        let mut matcher = StopMatcher::new(&stop.into());
         while said.ids.len() < most && !said.ended {
             let logprobs = self.logprobs(&seen, temperature);
             let best = (0..logprobs.len()).max_by(|a, b| logprobs[*a].total_cmp(&logprobs[*b]));
@@ -162,10 +162,18 @@ impl Brain for Toy {
 pub struct ToyLearner(pub Arc<Toy>);
 
 impl Engine for ToyLearner {
-    fn generate(&mut self, _: &[GenerateRequest]) -> Result<Vec<Generated>, EngineError> {
+    fn submit(&mut self, _: Vec<GenerateRequest>) -> Result<(), EngineError> {
         panic!("the server generates");
     }
-    fn release(&mut self, _: &[TrajectoryId]) {}
+    fn step(&mut self) -> Result<Vec<Generated>, EngineError> {
+        Ok(Vec::new())
+    }
+    fn unfinished(&self) -> usize {
+        0
+    }
+    fn release(&mut self, _: &[TrajectoryId]) -> usize {
+        0
+    }
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError> {
         let of = |request: &ScoreRequest| Scored {
             id: request.id,
@@ -194,6 +202,7 @@ impl Engine for ToyLearner {
         Ok(SupervisedReport::default())
     }
     fn freeze_reference(&mut self) {}
+    fn begin_average(&mut self) {}
     fn begin_rl(&mut self) {}
     fn save(&mut self, folder: &Path, _: bool) -> Result<(), EngineError> {
         let version = self.0.version.load(Ordering::SeqCst);
@@ -289,7 +298,7 @@ impl Brain for Local {
             turn: 0,
             context: context.to_vec(),
             max_new_tokens: most as u32,
-            sampling: palimpsest::engine::Sampling { temperature, seed },
+            sampling: palimpsest::engine::Sampling::plain(temperature, seed),
             stop: stop.into(),
             ignore_eos: false,
         };

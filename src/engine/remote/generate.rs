@@ -21,7 +21,7 @@ const SEEDS: f64 = 2_147_483_648.0;
 /// A turn under way.
 struct Draft<'a> {
     request: &'a GenerateRequest,
-    matcher: StopMatcher<'a>,
+    matcher: StopMatcher,
     ids: Vec<TokenId>,
     logprobs: Vec<f32>,
 }

@@ -244,7 +244,7 @@ async fn stops(
 
 /// Number of ids up to the one that completes a stop string.
 fn ends_with(ids: &[TokenId], stop: &[String], tokenizer: &TextTokenizer) -> Option<usize> {
-    let mut matcher = StopMatcher::new(stop);
+    let mut matcher = StopMatcher::new(&stop.into());
     ids.iter()
         .position(|&id| matcher.push(tokenizer.token_bytes(id)))
         .map(|at| at + 1)

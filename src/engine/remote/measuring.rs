@@ -66,6 +66,8 @@ impl Engine for NoLearner {
 
     fn freeze_reference(&mut self) {}
 
+    fn begin_average(&mut self) {}
+
     fn begin_rl(&mut self) {}
 
     fn save(&mut self, folder: &Path, _: bool) -> Result<(), EngineError> {
