@@ -34,8 +34,8 @@ fn main() -> ExitCode {
             out,
             set,
         }) => commands::study(&file, jobs, out, &set),
-        Some(Command::Score { model, ids }) => model_lines::score(&model, &ids),
-        Some(Command::Generate { model }) => model_lines::generate(&model),
+        Some(Command::Score { model, ids, device }) => model_lines::score(&model, &ids, device),
+        Some(Command::Generate { model, device }) => model_lines::generate(&model, device),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),
     };

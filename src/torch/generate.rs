@@ -8,7 +8,7 @@ use crate::engine::{EngineError, GenerateRequest, Generated};
 use crate::random;
 use crate::trajectory::{TokenId, TrajectoryId};
 
-use super::batch::{check_ids, picked};
+use super::batch::check_ids;
 use super::budget::cache_blocks;
 use super::decoder::Decoder;
 use super::paged::{Layer, PoolShape, Reads, Writes};
@@ -188,15 +188,16 @@ fn run(
             .unsqueeze(0)
             .to_device(decoder.device)
     };
-    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), |layer, q, k, v| {
+    let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
         let layer = &layers[layer];
         layer.write(k, v, &writes);
         layer.attend(q, &reads)
-    });
+    };
+    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), &last, attend);
     if turns.is_empty() {
         return Vec::new();
     }
-    let logits = decoder.logits(&picked(&hidden.last, &last));
+    let logits = decoder.logits(&hidden.last);
     let choices: Vec<Choice<'_>> = turns
         .iter()
         .map(|(_, sequence)| {
