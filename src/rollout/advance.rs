@@ -164,7 +164,7 @@ pub fn take_tool_results_in(
         };
         let error = reply.result.as_ref().err().cloned();
         let text = match reply.result {
-            Ok(text) => limit_text(&text, limits.tool_chars as usize),
+            Ok(text) => limit_text(&text, limits.tool_chars as usize, limits.tool_kept),
             Err(error) => format!(" error: {error}"),
         };
         let (text, ids) = task.task.render_tool(&text);
@@ -294,6 +294,7 @@ pub fn dispatch_turns(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::KeptSide;
 
     const LIMITS: LimitSettings = LimitSettings {
         turns: 4,
@@ -301,6 +302,7 @@ mod tests {
         trajectory_tokens: 40,
         context_tokens: 100,
         tool_chars: 0,
+        tool_kept: KeptSide::Head,
         tool_seconds: 1.0,
     };
 

@@ -6,6 +6,7 @@
 mod error;
 mod find;
 pub mod lookup;
+pub mod qa;
 
 pub use error::TaskError;
 pub use find::{NOTHING_FOUND, find_document, load};

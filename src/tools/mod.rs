@@ -5,16 +5,21 @@
 //! one line in [`embedded`].
 
 mod access;
+mod limit;
 mod runtime;
 mod search;
+mod shape;
 
 use std::sync::Arc;
 
 pub use access::Access;
-pub use runtime::{
-    Interrupts, Tool, ToolCall, ToolError, ToolFuture, ToolLink, ToolReply, limit_text,
-};
+pub use limit::limit_text;
+pub use runtime::{Interrupts, Tool, ToolCall, ToolError, ToolFuture, ToolLink, ToolReply};
 pub use search::Search;
+pub use shape::{
+    Shown, VerlStatus, asearcher_block, head, information, search_r1_action, search_r1_block,
+    search_r1_cut, search_r1_text, verl_text, verl_tool_text,
+};
 
 /// The tools that need nothing but the question's own documents.
 #[must_use]
