@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod learner;
 pub mod random;
 pub mod record;
+pub mod retrieval;
 pub mod reward;
 pub mod rollout;
 pub mod run;

@@ -44,6 +44,36 @@ pub enum TaskError {
         /// How many it needs.
         needed: usize,
     },
+    /// A file of questions could not be read.
+    #[error("cannot read the questions in {path:?} ({source})")]
+    UnreadableQuestions {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A row of questions breaks a rule.
+    #[error("{path:?}, {unit} {number}: {problem}; {remedy}")]
+    BadQuestion {
+        /// The file.
+        path: PathBuf,
+        /// What is counted: `line` or `row`.
+        unit: &'static str,
+        /// Where, counted from 1; 0 for the file as a whole.
+        number: usize,
+        /// What is wrong, and the rule.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A file holds no question.
+    #[error(
+        "{path:?} holds no question; write one JSON object a line, as {{\"question\": .., \"golden_answers\": [..]}}"
+    )]
+    NoQuestions {
+        /// The file.
+        path: PathBuf,
+    },
     /// The kind of task is known but not built.
     #[error("the task {kind:?} can be checked but not run yet; use Lookup")]
     NotBuilt {

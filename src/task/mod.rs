@@ -7,6 +7,7 @@ mod error;
 mod find;
 pub mod lookup;
 pub mod qa;
+pub mod search;
 
 pub use error::TaskError;
 pub use find::{NOTHING_FOUND, find_document, load};
