@@ -9,6 +9,7 @@ mod batch;
 mod cache;
 mod checkpoint;
 mod decoder;
+mod encoder;
 mod generate;
 mod learn;
 pub mod loss;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 use tch::Device;
 
+pub use encoder::{DenseIndex, Encoder, Role};
 pub use vocabulary::Vocabulary;
 
 use crate::engine::{
