@@ -1,5 +1,7 @@
 //! The modes of the program.
 
+mod retrieve;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,8 @@ use palimpsest::tokenizer::TextTokenizer;
 use palimpsest::tools::Interrupts;
 
 use crate::arguments::Train;
+
+pub use retrieve::retrieve;
 
 /// Exit code of a bad experiment file.
 const BAD_FILE: u8 = 2;

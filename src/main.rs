@@ -33,6 +33,7 @@ fn main() -> ExitCode {
             out,
             set,
         }) => commands::study(&file, jobs, out, &set),
+        Some(Command::Retrieve(arguments)) => commands::retrieve(&arguments),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),
     };
