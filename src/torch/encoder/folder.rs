@@ -1,6 +1,6 @@
 //! What the files of an encoder's folder say: the shape, and how its vectors are to be made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
@@ -13,6 +13,8 @@ use crate::torch::tensor_file::{bad_file, read};
 
 /// File of the weights.
 pub(super) const WEIGHTS: &str = "model.safetensors";
+/// File that says which of several files holds a tensor.
+const INDEX: &str = "model.safetensors.index.json";
 const CONFIG: &str = "config.json";
 /// bge's instruction before a query, for its English models.
 const BGE_QUERY: &str = "Represent this sentence for searching relevant passages: ";
@@ -130,7 +132,9 @@ pub(super) fn read_shape(folder: &Path) -> Result<BertShape, EngineError> {
 
 /// Reads what sentence-transformers wrote beside the model; what is missing follows from the name.
 pub(super) fn read_habits(folder: &Path, shape: &BertShape) -> Result<Habits, EngineError> {
-    let last = folder.file_name().unwrap_or_default().to_string_lossy();
+    // A link does not rename a model.
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let last = real.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{last} {}", shape.name).to_lowercase();
     let (pooling, normalize) = match read_modules(folder)? {
         Some(said) => said,
@@ -225,19 +229,43 @@ fn read_pooling(folder: &Path) -> Result<Pooling, EngineError> {
     }
 }
 
-/// The weights as f32 on the CPU, and a hash of their file.
+/// The weights as f32 on the CPU, and a hash of their files: one file, or those that an index names.
 pub(super) fn read_tensors(folder: &Path) -> Result<(BTreeMap<String, Tensor>, u128), EngineError> {
-    let path = folder.join(WEIGHTS);
-    let bytes = read(&path)?;
+    let index = folder.join(INDEX);
+    let files: BTreeSet<String> = if index.exists() && !folder.join(WEIGHTS).exists() {
+        let said = read_json(&index)?;
+        let map = said.get("weight_map").and_then(Value::as_object);
+        map.into_iter()
+            .flat_map(Map::values)
+            .filter_map(|file| file.as_str().map(str::to_owned))
+            .collect()
+    } else {
+        BTreeSet::from([WEIGHTS.to_owned()])
+    };
+    let (mut tensors, mut hash) = (BTreeMap::new(), XxHash3_128::new());
+    for file in files {
+        let path = folder.join(file);
+        let bytes = read(&path)?;
+        hash.write(&bytes);
+        read_file(&path, &bytes, &mut tensors)?;
+    }
+    Ok((tensors, hash.finish_128()))
+}
+
+/// Adds the tensors of one file.
+fn read_file(
+    path: &Path,
+    bytes: &[u8],
+    tensors: &mut BTreeMap<String, Tensor>,
+) -> Result<(), EngineError> {
     let damaged = |error: &dyn std::fmt::Display| {
         bad_file(
-            &path,
+            path,
             format!("it is no whole safetensors file ({error})"),
             "the file is damaged or of another kind: copy it again",
         )
     };
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(&error))?;
-    let mut tensors = BTreeMap::new();
+    let file = SafeTensors::deserialize(bytes).map_err(|error| damaged(&error))?;
     for (name, view) in file.iter() {
         let kind = match view.dtype() {
             safetensors::Dtype::F32 => Kind::Float,
@@ -251,7 +279,7 @@ pub(super) fn read_tensors(folder: &Path) -> Result<(BTreeMap<String, Tensor>, u
             Tensor::f_from_data_size(view.data(), &size, kind).map_err(|error| damaged(&error))?;
         tensors.insert(name.to_owned(), tensor.to_kind(Kind::Float));
     }
-    Ok((tensors, XxHash3_128::oneshot(&bytes)))
+    Ok(())
 }
 
 fn read_optional(path: &Path) -> Result<Option<Map<String, Value>>, EngineError> {

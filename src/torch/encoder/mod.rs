@@ -11,7 +11,7 @@ mod tests;
 use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
-use tokenizers::{Tokenizer, TruncationParams};
+use tokenizers::{Encoding, Tokenizer, TruncationParams};
 
 use super::batch::{chunks, padded};
 use super::tensor_file::bad_file;
@@ -92,7 +92,7 @@ impl Encoder {
             .tokenizer
             .encode_batch_fast(texts, true)
             .map_err(|error| EngineError::Backend(error.to_string()))?;
-        let rows: Vec<&[u32]> = encoded.iter().map(|text| text.get_ids()).collect();
+        let rows: Vec<&[u32]> = encoded.iter().map(Encoding::get_ids).collect();
         guarded(|| {
             let mut vectors = vec![0.0f32; rows.len() * self.width()];
             let lengths: Vec<usize> = rows.iter().map(|row| row.len()).collect();

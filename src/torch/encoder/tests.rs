@@ -73,10 +73,42 @@ fn vectors_equal_those_of_transformers_whatever_stands_beside_a_text() {
     let together = encoder.encode(&texts, Role::Query).unwrap();
     assert!(difference(&together, &expected["mean_normalized"]) < 1e-5);
     for (text, vector) in texts.iter().zip(together.chunks(encoder.width())) {
-        let alone = encoder.encode(&[text.clone()], Role::Passage).unwrap();
+        let alone = encoder
+            .encode(std::slice::from_ref(text), Role::Passage)
+            .unwrap();
         let far = alone.iter().zip(vector).any(|(a, b)| (a - b).abs() > 1e-5);
         assert!(!far, "{text:?}");
     }
+}
+
+#[test]
+fn weights_may_stand_in_several_files() {
+    let folder = copy_with("model.safetensors", "");
+    let bytes = std::fs::read(Path::new(FOLDER).join("model.safetensors")).unwrap();
+    let all = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut map = serde_json::Map::new();
+    for part in 0..2 {
+        let file = format!("model-0000{part}-of-00002.safetensors");
+        let tensors: Vec<_> = all
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| number % 2 == part)
+            .map(|(_, tensor)| tensor)
+            .collect();
+        for (name, _) in &tensors {
+            map.insert((*name).to_owned(), file.clone().into());
+        }
+        let written = safetensors::serialize(tensors, None).unwrap();
+        std::fs::write(folder.path().join(file), written).unwrap();
+    }
+    let index = serde_json::json!({"weight_map": map});
+    let path = folder.path().join("model.safetensors.index.json");
+    std::fs::write(path, index.to_string()).unwrap();
+    let encode = |folder: &Path| {
+        let encoder = Encoder::open(folder, &settings()).unwrap();
+        encoder.encode(&["Ulm".to_owned()], Role::Query).unwrap()
+    };
+    assert_eq!(encode(folder.path()), encode(Path::new(FOLDER)));
 }
 
 #[test]
