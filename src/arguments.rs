@@ -64,7 +64,8 @@ pub struct Retrieve {
     /// How passages are found
     #[arg(long, value_enum, default_value = "lexical")]
     pub mode: RetrieveMode,
-    /// Folder of the encoder that dense and hybrid need (Hugging Face layout, BERT family)
+    /// Folder of the encoder that dense and hybrid need (Hugging Face layout, BERT family); by default
+    /// PALIMPSEST_ENCODER, else the one that `make encoder` has fetched
     #[arg(long, value_name = "DIR")]
     pub encoder: Option<PathBuf>,
     /// Write a JSON line a question, and a last one with the recall

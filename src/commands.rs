@@ -1,6 +1,8 @@
 //! The modes of the program.
 
+mod library;
 mod retrieve;
+mod settle;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::EngineLink;
-use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved, find_path};
+use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved};
 use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;
@@ -18,6 +20,7 @@ use palimpsest::tokenizer::TextTokenizer;
 use palimpsest::tools::Interrupts;
 
 use crate::arguments::Train;
+use settle::settle_paths;
 
 pub use retrieve::retrieve;
 
@@ -68,7 +71,15 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     settle_paths(&mut experiment)?;
     let text = recorded_text(&experiment, arguments.resume.as_deref());
     let tokenizer = policy_tokenizer(&experiment, checkpoint.as_deref())?;
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task, tokenizer)?);
+    let mut bar = library::Bar::default();
+    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
+        &experiment.task,
+        tokenizer,
+        &|corpus, folder, tell| library::open_dense(&experiment.engine, corpus, folder, tell),
+        &mut |what, done, total| bar.tell(what, done, total),
+    )?);
+    bar.end();
+    task.ready(&experiment)?;
     // The engine comes first: a policy that cannot be loaded leaves no run folder behind.
     let link = start_engine(experiment.clone(), Arc::clone(&task), checkpoint.clone())?;
     let Started { launch, .. } =
@@ -249,25 +260,6 @@ fn bad_file(problems: &ExperimentErrors) -> anyhow::Result<ExitCode> {
 
 fn plain(error: bevy_ecs::error::BevyError) -> anyhow::Error {
     anyhow!("{}", error.to_string().trim())
-}
-
-/// Makes the files that the experiment names absolute, so that the run can be resumed from any
-/// folder.
-fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
-    let settle = |name: &mut String, setting: &str| -> anyhow::Result<()> {
-        let found = find_path(name).with_context(|| {
-            format!("{setting} {name:?} was not found in the current folder, nor in a folder of the program; name a path that exists")
-        })?;
-        *name = std::path::absolute(found)?.display().to_string();
-        Ok(())
-    };
-    if let PolicySettings::Folder(folder) = &mut experiment.policy {
-        settle(folder, "policy")?;
-    }
-    if !experiment.task.facts.is_empty() {
-        settle(&mut experiment.task.facts, "task.facts")?;
-    }
-    Ok(())
 }
 
 /// The tokenizer that the policy brings, if it is a folder.

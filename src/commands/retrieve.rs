@@ -1,15 +1,17 @@
 //! `palimpsest retrieve`: the passages of questions, and how many of the supporting ones are there.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use palimpsest::record::{PlainLines, Progress};
-use palimpsest::retrieval::{Corpus, Hybrid, LexicalIndex, Retriever, recall_at};
+use palimpsest::experiment::{EngineSettings, find_path};
+use palimpsest::retrieval::{Corpus, Hybrid, LexicalIndex, OnProgress, Retriever, recall_at};
 use palimpsest::task::search::{SearchQuestion, read_questions};
 use serde_json::{Map, Value, json};
 
+use super::library::{Bar, open_dense};
 use crate::arguments::{Retrieve, RetrieveMode};
 
 /// Questions that are looked up at a time.
@@ -87,27 +89,26 @@ fn open(
     })
 }
 
-#[cfg(feature = "torch")]
 fn dense(
     arguments: &Retrieve,
     corpus: &Corpus,
-    tell: palimpsest::retrieval::OnProgress<'_>,
+    tell: OnProgress<'_>,
 ) -> anyhow::Result<Arc<dyn Retriever>> {
-    use palimpsest::torch::{DenseIndex, Encoder};
-    let folder = arguments.encoder.as_deref().context(
-        "--mode dense and hybrid need --encoder DIR, a folder with config.json, model.safetensors and tokenizer.json",
-    )?;
-    let encoder = Encoder::open(folder, &palimpsest::experiment::EngineSettings::default())?;
-    Ok(Arc::new(DenseIndex::open(corpus, encoder, tell)?))
-}
-
-#[cfg(not(feature = "torch"))]
-fn dense(
-    _: &Retrieve,
-    _: &Corpus,
-    _: palimpsest::retrieval::OnProgress<'_>,
-) -> anyhow::Result<Arc<dyn Retriever>> {
-    None.context("this program was built without libtorch (feature `torch`), so it has no encoder; --mode lexical works")
+    let folder = arguments
+        .encoder
+        .clone()
+        .or_else(|| std::env::var_os("PALIMPSEST_ENCODER").map(PathBuf::from))
+        .or_else(|| find_path(".encoder"))
+        .context(
+            "--mode dense and hybrid need an encoder: --encoder DIR (or PALIMPSEST_ENCODER) with config.json, \
+             model.safetensors and tokenizer.json; `make encoder` fetches a small one",
+        )?;
+    Ok(open_dense(
+        &EngineSettings::default(),
+        corpus,
+        &folder,
+        tell,
+    )?)
 }
 
 /// Recall of supporting titles, over the questions that name some.
@@ -171,32 +172,5 @@ impl Recall {
             .map(|(name, mean)| format!("{name} {:.3}", mean.unwrap_or(0.0)))
             .collect();
         format!("{} over {} questions", means.join("  "), self.n)
-    }
-}
-
-/// A progress bar that changes with what is being done; nothing is drawn for what is done at once.
-#[derive(Default)]
-struct Bar {
-    at: Option<(&'static str, Progress)>,
-}
-
-impl Bar {
-    fn tell(&mut self, what: &'static str, done: u64, total: u64) {
-        if self.at.as_ref().is_none_or(|(at, _)| *at != what) {
-            self.end();
-            if done >= total {
-                return;
-            }
-            self.at = Some((what, Progress::new(what, total, 0, PlainLines::Sparse)));
-        }
-        if let Some((_, progress)) = &mut self.at {
-            progress.advance(done, "");
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some((_, progress)) = self.at.take() {
-            progress.finish();
-        }
     }
 }

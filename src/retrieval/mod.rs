@@ -9,6 +9,7 @@ mod corpus;
 mod error;
 mod hybrid;
 mod lexical;
+mod library;
 mod recall;
 
 pub use cache::{IndexCache, Recipe};
@@ -16,6 +17,7 @@ pub use corpus::{Corpus, Passage};
 pub use error::RetrievalError;
 pub use hybrid::{Hybrid, fuse};
 pub use lexical::LexicalIndex;
+pub use library::{Library, OpenDense, no_dense};
 pub use recall::recall_at;
 
 /// A passage that was found.

@@ -9,7 +9,7 @@ use super::{next_context, notes_content_ids, parse_turn};
 use crate::engine::{EngineInbox, EngineLink, EngineRequest, Finish, GenerateRequest, Sampling};
 use crate::experiment::LimitSettings;
 use crate::schedule::{Activity, Phase};
-use crate::tools::{ToolCall, ToolError, ToolLink, limit_text};
+use crate::tools::{ToolCall, ToolError, ToolLink, limit_text, limit_tokens};
 use crate::trajectory::{
     Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolCalled, ToolResult,
     ToolReturned, TrajectoryId, TrajectoryTerminated, Turn, TurnGenerated, TurnState, Turns,
@@ -74,7 +74,7 @@ pub fn state_after_tool(after: AfterTool<'_>, limits: &LimitSettings) -> TurnSta
         Some(ToolError::TimedOut { .. }) => TurnState::Terminated(StopReason::TimedOut),
         Some(_) => TurnState::Terminated(StopReason::ToolFailed),
         None if after.next_context >= limits.context_tokens => {
-            TurnState::Terminated(StopReason::ContextFull)
+            TurnState::Terminated(StopReason::ResultTooLong)
         }
         None => TurnState::Pending,
     }
@@ -164,7 +164,11 @@ pub fn take_tool_results_in(
         };
         let error = reply.result.as_ref().err().cloned();
         let text = match reply.result {
-            Ok(text) => limit_text(&text, limits.tool_chars as usize, limits.tool_kept),
+            Ok(text) => {
+                let text = limit_text(&text, limits.tool_chars as usize, limits.tool_kept);
+                let most = limits.tool_tokens as usize;
+                limit_tokens(task.task.tokenizer(), &text, most, limits.tool_kept)
+            }
             Err(error) => format!(" error: {error}"),
         };
         let (text, ids) = task.task.render_tool(&text);
@@ -302,6 +306,7 @@ mod tests {
         trajectory_tokens: 40,
         context_tokens: 100,
         tool_chars: 0,
+        tool_tokens: 0,
         tool_kept: KeptSide::Head,
         tool_seconds: 1.0,
     };
@@ -404,7 +409,7 @@ mod tests {
             )
         };
         assert_eq!(state(99), TurnState::Pending);
-        assert_eq!(state(100), TurnState::Terminated(StopReason::ContextFull));
+        assert_eq!(state(100), TurnState::Terminated(StopReason::ResultTooLong));
         let slow = ToolError::TimedOut {
             name: "search".into(),
             seconds: "1".into(),

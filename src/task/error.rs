@@ -74,12 +74,26 @@ pub enum TaskError {
         /// The file.
         path: PathBuf,
     },
-    /// The kind of task is known but not built.
-    #[error("the task {kind:?} can be checked but not run yet; use Lookup")]
-    NotBuilt {
-        /// The kind.
-        kind: crate::experiment::TaskKind,
+    /// Too few questions for so many objectives.
+    #[error(
+        "the {questions} questions in {path:?} give no question with {objectives} objectives; name a file of more, or ask for fewer objectives"
+    )]
+    TooFewQuestions {
+        /// The file.
+        path: PathBuf,
+        /// How many it has.
+        questions: usize,
+        /// How many are wanted in one.
+        objectives: u32,
     },
+    /// A search task has no tokenizer of its own.
+    #[error(
+        "the search task needs the tokenizer of the policy; name a folder as policy, as Folder(\"..\")"
+    )]
+    NoTokenizer,
+    /// A corpus or its index could not be used.
+    #[error(transparent)]
+    Retrieval(#[from] crate::retrieval::RetrievalError),
     /// The tokenizer could not be read or trained.
     #[error(transparent)]
     Tokenizer(#[from] EngineError),

@@ -72,11 +72,17 @@ pub fn verl_text(passages: &[Shown<'_>]) -> String {
 /// Most characters of a passage that ASearcher shows.
 const ASEARCHER_PASSAGE: usize = 5_000;
 
-/// ASearcher's, tags included: `[Doc 1](url):` and the passage, cut to 5000 characters.
+/// ASearcher's between its tags.
 #[must_use]
 pub fn asearcher_block(passages: &[Shown<'_>]) -> String {
+    information(&asearcher_text(passages))
+}
+
+/// ASearcher's: `[Doc 1](url):` and the passage, cut to 5000 characters.
+#[must_use]
+pub fn asearcher_text(passages: &[Shown<'_>]) -> String {
     if passages.is_empty() {
-        return information("No search results are found.");
+        return "No search results are found.".to_owned();
     }
     let shown: Vec<String> = passages
         .iter()
@@ -86,7 +92,7 @@ pub fn asearcher_block(passages: &[Shown<'_>]) -> String {
             format!("[Doc {number}]({}):\n{head}", passage.url)
         })
         .collect();
-    information(&shown.join("\n\n"))
+    shown.join("\n\n")
 }
 
 /// ASearcher's frame around what a tool brought.
@@ -137,11 +143,7 @@ impl VerlStatus {
 /// sees: the status, and how many passages there were.
 #[must_use]
 pub fn verl_tool_text(response: &Value, error: Option<&str>) -> (String, VerlStatus, usize) {
-    let reply = |text: &str, status, total| {
-        // As Python's json.dumps writes it: a space after the colon.
-        let text = format!("{{\"result\": {}}}", Value::from(text));
-        (text, status, total)
-    };
+    let reply = |text: &str, status, total| (verl_json(text), status, total);
     if let Some(error) = error {
         return reply(&format!("Search error: {error}"), VerlStatus::ApiError, 0);
     }
@@ -171,6 +173,12 @@ pub fn verl_tool_text(response: &Value, error: Option<&str>) -> (String, VerlSta
         }
     }
     reply(&texts.join("\n---\n"), VerlStatus::Success, total)
+}
+
+/// verl's JSON around a result, as Python's json.dumps writes it: a space after the colon.
+#[must_use]
+pub fn verl_json(text: &str) -> String {
+    format!("{{\"result\": {}}}", Value::from(text))
 }
 
 /// The passages of one query, or what is missing, as Python names a missing key.

@@ -102,6 +102,7 @@ fn looped(case: &Value) -> Result<Looped, String> {
         trajectory_tokens: u32::MAX,
         context_tokens: prompt.len() as u32 + response_length,
         tool_chars: config["max_tool_response_length"].as_u64().unwrap() as u32,
+        tool_tokens: 0,
         tool_kept: kept,
         tool_seconds: 1.0,
     };

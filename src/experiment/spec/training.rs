@@ -139,6 +139,8 @@ settings! {
         /// Characters of a tool result; more are cut.
         tool_chars: u32 = 400, unit "characters",
             where at_least(1.0) or "tools would say nothing";
+        /// Tokens of a tool result, cut after its characters; 0: no limit.
+        tool_tokens: u32 = 0, unit "tokens";
         /// What is kept of a tool result that is cut.
         tool_kept: KeptSide = KeptSide::Head;
         /// Time a tool may take.

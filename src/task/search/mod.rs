@@ -3,10 +3,12 @@
 mod compose;
 mod question;
 mod row;
+mod task;
 mod verl_rows;
 
 pub use compose::compose;
 pub use question::{Asked, SearchQuestion};
+pub use task::SearchTask;
 
 use std::path::Path;
 
@@ -34,4 +36,4 @@ pub fn read_questions(path: &Path) -> Result<Vec<SearchQuestion>, TaskError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,11 @@
 use std::path::Path;
 
 use super::*;
+use crate::experiment::{Experiment, Retrieval, TaskKind, TaskSettings};
+use crate::retrieval::no_dense;
+use crate::task::lookup::LookupTask;
+use crate::task::{NotesCount, Observed, Split, Task, load};
+use crate::tokenizer::TextTokenizer;
 
 fn read(name: &str, text: &str) -> Result<Vec<SearchQuestion>, TaskError> {
     let folder = tempfile::tempdir().unwrap();
@@ -188,4 +193,132 @@ fn composed_questions_keep_to_their_source_and_use_each_question_once() {
         "{}",
         pair.id
     );
+}
+
+/// A corpus and questions in a folder, and the task over them.
+pub(crate) fn task(folder: &Path, change: impl Fn(&mut Experiment)) -> (Experiment, Box<dyn Task>) {
+    let rows = [
+        r#"{"contents": "\"Ulm\"\nUlm is a city in Germany. Its mayor is Ann Lee.", "url": "http://w/Ulm"}"#,
+        r#"{"contents": "\"Rome\"\nRome is a town in Italy."}"#,
+        r#"{"contents": "\"Tea\"\nTea is a drink <mem> from China."}"#,
+    ];
+    let questions = [
+        r#"{"question": "Who is the mayor of Ulm?", "golden_answers": ["Ann Lee", "A. Lee"]}"#,
+        r#"{"question": "Where is Rome?", "golden_answers": ["Italy"]}"#,
+        r#"{"question": "Where is tea from?", "golden_answers": ["China"]}"#,
+    ];
+    let path = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(path("c.jsonl"), rows.join("\n")).unwrap();
+    std::fs::write(path("q.jsonl"), questions.join("\n")).unwrap();
+    let task = TaskSettings {
+        kind: TaskKind::Search,
+        corpus: path("c.jsonl"),
+        questions: path("q.jsonl"),
+        objectives_min: 1,
+        objectives_max: 2,
+        passages: 2,
+        ..TaskSettings::default()
+    };
+    let mut experiment = Experiment {
+        task,
+        ..Experiment::default()
+    };
+    experiment.evaluation.objectives = vec![1, 3];
+    experiment.evaluation.objectives_during = vec![2];
+    change(&mut experiment);
+    let tokenizer = TextTokenizer::clone(LookupTask::shipped().unwrap().tokenizer());
+    let task = load(
+        &experiment.task,
+        Some(tokenizer),
+        &no_dense,
+        &mut |_, _, _| {},
+    )
+    .unwrap();
+    (experiment, task)
+}
+
+#[test]
+fn the_search_task_asks_judges_and_counts_notes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (experiment, task) = task(folder.path(), |_| {});
+    task.ready(&experiment).unwrap();
+    let asked = |number| task.question(7, 1, number, 1, Split::Test, false);
+    let first = asked(0);
+    assert!(first.text.contains("parted by \";\""));
+    assert!(
+        first.text.ends_with("<q> Who is the mayor of Ulm?</q>"),
+        "{}",
+        first.text
+    );
+    assert_eq!(first, asked(3), "in order, and around again");
+    assert_ne!(first, asked(1));
+    let pair = task.question(7, 1, 0, 2, Split::Train, false);
+    assert_eq!(pair, task.question(7, 1, 0, 2, Split::Train, true));
+    assert_eq!(pair.objectives.len(), 2);
+    let firsts: Vec<&str> = pair
+        .objectives
+        .iter()
+        .map(|of| of.gold[0].as_str())
+        .collect();
+    assert_eq!(pair.gold_text, format!(" {}", firsts.join("; ")));
+    let parts: Vec<u32> = pair
+        .gold_answers
+        .iter()
+        .flat_map(|aliases| aliases[0].ids.clone())
+        .collect();
+    assert_eq!(parts, pair.gold_ids);
+
+    let judged = |answer: &str| task.judge(&pair, answer);
+    assert_eq!(judged(&pair.gold_text).em, 1.0);
+    assert_eq!((judged(firsts[0]).em, judged(firsts[0]).f1), (0.0, 0.5));
+    let observed = |text: &str| Observed {
+        query: "q".into(),
+        text: text.into(),
+    };
+    let seen = [
+        observed("Its mayor is Ann Lee."),
+        observed("An Italyish town"),
+    ];
+    let count = |notes: &str| task.count_notes(&first, notes, &seen);
+    assert_eq!(count("mayor: A. Lee"), NotesCount { seen: 1, kept: 1 });
+    assert_eq!(count("mayor: Leeds"), NotesCount { seen: 1, kept: 0 });
+    let rome = asked(1);
+    assert_eq!(
+        task.count_notes(&rome, "Italy", &seen),
+        NotesCount::default()
+    );
+}
+
+#[test]
+fn more_objectives_than_there_are_questions_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (experiment, task) = task(folder.path(), |experiment| {
+        experiment.evaluation.objectives = vec![4];
+    });
+    let error = task.ready(&experiment).unwrap_err().to_string();
+    assert!(error.contains("the 3 questions in"), "{error}");
+    assert!(error.contains("with 4 objectives"), "{error}");
+}
+
+#[test]
+fn without_libtorch_a_dense_retriever_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut experiment, task) = task(folder.path(), |_| {});
+    experiment.task.retrieval = Retrieval::Dense("e5".into());
+    let tokenizer = TextTokenizer::clone(task.tokenizer());
+    let refused = load(
+        &experiment.task,
+        Some(tokenizer),
+        &no_dense,
+        &mut |_, _, _| {},
+    );
+    assert!(
+        refused
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("without libtorch")
+    );
+    let unnamed = load(&experiment.task, None, &no_dense, &mut |_, _, _| {});
+    assert!(matches!(unnamed.err(), Some(TaskError::NoTokenizer)));
 }
