@@ -672,7 +672,7 @@ mod whole {
     #[test]
     fn a_training_run_learns_here_and_generates_and_scores_there() {
         let folder = tempfile::tempdir().unwrap();
-        let (there, here) = (folder.path().join("there"), folder.path().join("here"));
+        let there = folder.path().join("there");
         let local = Arc::new(Local::new("assets/lookup/policy"));
         let fake = Fake::start(Kind::Sglang, Quirks::default(), local);
         let generator = format!("engine.generator=sglang(url: {:?})", fake.url);
@@ -704,13 +704,9 @@ mod whole {
             start.is_some_and(|start| start > 2)
         });
         assert!(scores.count() > 8, "no memories were scored on the server");
-        // The local run differs in its seeds alone: both begin alike and both learn.
-        let done = run(quickstart, &here, &LEARNING);
-        assert!(done.status.success());
         let weights = |run: &Path, at: &str| {
             std::fs::read(run.join("checkpoints").join(at).join("model.safetensors")).unwrap()
         };
-        assert!(weights(&there, "step-00000") == weights(&here, "step-00000"));
         assert!(weights(&there, "step-00000") != weights(&there, "final"));
     }
 

@@ -154,7 +154,8 @@ fn the_shipped_study_files_can_be_read() {
     for file in [
         "experiments/study_smoke.ron",
         "experiments/credit_study.ron",
-        "experiments/first_look_study.ron",
+        "experiments/scale_study.ron",
+        "experiments/longer_study.ron",
         "experiments/readme_study.ron",
     ] {
         let text = std::fs::read_to_string(file).unwrap();

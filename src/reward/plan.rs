@@ -142,10 +142,8 @@ pub fn plan_memory_scores(
 /// One past the last token that the policy wrote in a turn.
 fn end_of(row: &Row, turn: u32) -> u32 {
     let written = row.turn.iter().zip(&row.mask);
-    let last = written
-        .enumerate()
-        .filter(|(_, (of, on))| **of == turn && **on);
-    last.last().map_or(0, |(at, _)| at as u32 + 1)
+    let last = written.rev().position(|(of, on)| *of == turn && *on);
+    last.map_or(0, |from_the_end| (row.mask.len() - from_the_end) as u32)
 }
 
 /// The number of a context, which is added if it is new.

@@ -32,10 +32,7 @@ pub fn answer(inner: &Inner, body: &Value) -> Value {
     }]
     .as_u64()
     .unwrap();
-    assert_eq!(
-        sampling["skip_special_tokens"].as_bool().unwrap_or(false),
-        false
-    );
+    assert!(!sampling["skip_special_tokens"].as_bool().unwrap_or(false));
     let stop: Vec<String> = match sampling["stop"].as_array() {
         Some(list) if !inner.quirks.ignores_stops => list
             .iter()

@@ -240,18 +240,16 @@ impl Flights {
                 )))),
             };
             match landed {
-                // A turn that ended just before it was dropped is not given out.
-                Some(Ok(turn)) => {
-                    if self.aborts.remove(&(turn.id, turn.turn)).is_some() {
-                        all.push(turn);
-                    }
+                Some(Ok(turn)) if self.aborts.remove(&(turn.id, turn.turn)).is_some() => {
+                    all.push(turn);
                 }
                 Some(Err(error)) => {
                     self.turns = JoinSet::new();
                     self.aborts.clear();
                     return Err(error);
                 }
-                None => {}
+                // It ended just before it was dropped, so it is not given out.
+                Some(Ok(_)) | None => {}
             }
             ended = self.turns.try_join_next();
         }

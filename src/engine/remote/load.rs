@@ -112,7 +112,7 @@ impl Server {
             http.tell(pause, body, Patience::Load).await?;
         }
         let loaded = match self.can.loader {
-            Some(Loader::FromDisk { .. }) => self.from_disk(folder, version).await,
+            Some(Loader::FromDisk { .. }) => self.update_from_disk(folder, version).await,
             Some(Loader::Reload) => {
                 let body = json!({"method": "reload_weights"});
                 http.tell("/collective_rpc", &body, Patience::Load).await
@@ -131,7 +131,7 @@ impl Server {
         resumed
     }
 
-    async fn from_disk(&self, folder: &str, version: u64) -> Result<(), RemoteError> {
+    async fn update_from_disk(&self, folder: &str, version: u64) -> Result<(), RemoteError> {
         let body = json!({
             "model_path": folder,
             "flush_cache": true,
