@@ -13,9 +13,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::remote::{NoLearner, RemoteEngine};
 use palimpsest::engine::{Engine, EngineError, EngineLink};
-use palimpsest::experiment::{
-    Experiment, ExperimentErrors, GeneratorSetting, PolicySettings, Resolved,
-};
+use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved};
+#[cfg(feature = "torch")]
+use palimpsest::hub::Hub;
 use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;

@@ -133,10 +133,7 @@ fn greedy_ids_of_every_architecture_and_spelling_are_those_of_transformers() {
             turn: 0,
             context: turn.input_ids.clone(),
             max_new_tokens: 24,
-            sampling: Sampling {
-                temperature: 0.0,
-                seed: 0,
-            },
+            sampling: Sampling::plain(0.0, 0),
             stop: Arc::from(vec![]),
             ignore_eos: turn.ignore_eos,
         };

@@ -136,15 +136,20 @@ pub(super) fn read_habits(folder: &Path, shape: &BertShape) -> Result<Habits, En
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let last = real.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{last} {}", shape.name).to_lowercase();
+    // As a word: letters that happen to stand in a folder's name say nothing.
+    let is = |family: &str| {
+        name.split(|letter: char| !letter.is_ascii_alphanumeric())
+            .any(|word| word == family)
+    };
     let (pooling, normalize) = match read_modules(folder)? {
         Some(said) => said,
         // As Search-R1 and the models' own pages have it.
-        None if name.contains("bge") => (Pooling::First, true),
-        None => (Pooling::Mean, !name.contains("dpr")),
+        None if is("bge") => (Pooling::First, true),
+        None => (Pooling::Mean, !is("dpr")),
     };
-    let by_name = if name.contains("e5") {
+    let by_name = if is("e5") {
         ("query: ", "passage: ")
-    } else if name.contains("bge") {
+    } else if is("bge") {
         (BGE_QUERY, "")
     } else {
         ("", "")

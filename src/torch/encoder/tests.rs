@@ -12,6 +12,7 @@ fn settings() -> EngineSettings {
     EngineSettings {
         device: DeviceSetting::Cpu,
         threads: 2,
+        ..EngineSettings::default()
     }
 }
 
@@ -146,6 +147,7 @@ fn without_those_files_the_name_decides() {
         ("intfloat/e5-base-v2", false, "query: "),
         ("BAAI/bge-small-en-v1.5", true, "Represent this sentence"),
         ("nreimers/MiniLM-L6-H384-uncased", false, ""),
+        ("someone/cafe5-bged", false, ""),
     ] {
         let mut config = json(&Path::new(FOLDER).join("config.json"));
         config["_name_or_path"] = name.into();
