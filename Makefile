@@ -6,7 +6,7 @@ CARGO  ?= cargo
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint doctor ci clean
+.PHONY: help setup encoder demo test lint doctor ci clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -16,6 +16,9 @@ help: ## this list
 
 setup: ## fetch libtorch if it is missing, once per machine, and link it as .libtorch
 	@$(PYTHON) scripts/setup.py
+
+encoder: ## fetch a small encoder for dense retrieval (84 MB) and link it as .encoder
+	@$(PYTHON) scripts/encoder.py
 
 demo: setup ## train the small model for a few steps on this machine and show what came of it
 	$(CARGO) run -- --experiment experiments/quickstart.ron $(ARGS)

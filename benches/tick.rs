@@ -94,7 +94,15 @@ fn main() {
     experiment.task.objectives_min = 6;
     experiment.task.objectives_max = 6;
     experiment.evaluation.objectives.clear();
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task, None).unwrap());
+    let task: Arc<dyn Task> = Arc::from(
+        palimpsest::task::load(
+            &experiment.task,
+            None,
+            &palimpsest::retrieval::no_dense,
+            &mut |_, _, _| {},
+        )
+        .unwrap(),
+    );
     let folder = tempfile::tempdir().unwrap();
     let text = experiment.to_ron();
     let origin = Origin::At(folder.path().join("run"));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use palimpsest::experiment::DeviceSetting;
 
 /// Train long-horizon agents to write good notes, and see why each note was rewarded.
@@ -68,6 +68,8 @@ pub enum Command {
         #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
         device: DeviceSetting,
     },
+    /// Find the passages of questions in a corpus, and say how many of the supporting ones are there
+    Retrieve(Retrieve),
     /// Say what was found on this machine, what is wanted, and how to mend it
     Doctor,
 }
@@ -81,6 +83,41 @@ fn device(name: &str) -> Result<DeviceSetting, String> {
         (_, Some(Ok(number))) => Ok(DeviceSetting::Cuda(number)),
         _ => Err("must be cpu, auto, cuda or cuda:N".to_owned()),
     }
+}
+
+/// Arguments of retrieving.
+#[derive(Args, Debug)]
+pub struct Retrieve {
+    /// Corpus: JSON lines with "contents" (title, line break, text) and perhaps "url"
+    #[arg(long, value_name = "FILE")]
+    pub corpus: PathBuf,
+    /// Questions: JSON lines, or Parquet in verl's rows
+    #[arg(long, value_name = "FILE")]
+    pub questions: PathBuf,
+    /// Passages a question
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub topk: std::num::NonZeroUsize,
+    /// How passages are found
+    #[arg(long, value_enum, default_value = "lexical")]
+    pub mode: RetrieveMode,
+    /// Folder of the encoder that dense and hybrid need (Hugging Face layout, BERT family); by default
+    /// PALIMPSEST_ENCODER, else the one that `make encoder` has fetched
+    #[arg(long, value_name = "DIR")]
+    pub encoder: Option<PathBuf>,
+    /// Write a JSON line a question, and a last one with the recall
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How passages are found.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetrieveMode {
+    /// By words (BM25)
+    Lexical,
+    /// By meaning (an encoder)
+    Dense,
+    /// By both, fused by rank
+    Hybrid,
 }
 
 /// Arguments of training.

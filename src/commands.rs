@@ -1,5 +1,9 @@
 //! The modes of the program.
 
+mod library;
+mod retrieve;
+mod settle;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,9 +13,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use palimpsest::engine::remote::{NoLearner, RemoteEngine};
 use palimpsest::engine::{Engine, EngineError, EngineLink};
-use palimpsest::experiment::{
-    Experiment, ExperimentErrors, GeneratorSetting, PolicySettings, Resolved, find_path,
-};
+use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved};
+#[cfg(feature = "torch")]
 use palimpsest::hub::Hub;
 use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
@@ -20,6 +23,9 @@ use palimpsest::tokenizer::TextTokenizer;
 use palimpsest::tools::Interrupts;
 
 use crate::arguments::Train;
+use settle::settle_paths;
+
+pub use retrieve::retrieve;
 
 /// Exit code of a bad experiment file.
 const BAD_FILE: u8 = 2;
@@ -68,7 +74,15 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     settle_paths(&mut experiment)?;
     let text = recorded_text(&experiment, arguments.resume.as_deref());
     let tokenizer = policy_tokenizer(&experiment, checkpoint.as_deref())?;
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task, tokenizer)?);
+    let mut bar = library::Bar::default();
+    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
+        &experiment.task,
+        tokenizer,
+        &|corpus, folder, tell| library::open_dense(&experiment.engine, corpus, folder, tell),
+        &mut |what, done, total| bar.tell(what, done, total),
+    )?);
+    bar.end();
+    task.ready(&experiment)?;
     // The engine comes first: a policy that cannot be loaded leaves no run folder behind.
     let link = start_engine(experiment.clone(), Arc::clone(&task), checkpoint.clone())?;
     let Started { launch, .. } =
@@ -249,36 +263,6 @@ fn bad_file(problems: &ExperimentErrors) -> anyhow::Result<ExitCode> {
 
 fn plain(error: bevy_ecs::error::BevyError) -> anyhow::Error {
     anyhow!("{}", error.to_string().trim())
-}
-
-/// Makes the files that the experiment names absolute, so that the run can be resumed from any
-/// folder. A model of the Hub becomes its folder in the cache, which names its revision.
-fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
-    let settle = |name: &mut String, setting: &str| -> anyhow::Result<()> {
-        let found = find_path(name).with_context(|| {
-            format!("{setting} {name:?} was not found in the current folder, nor in a folder of the program; name a path that exists")
-        })?;
-        *name = std::path::absolute(found)?.display().to_string();
-        Ok(())
-    };
-    if let PolicySettings::Hub(name) = &experiment.policy {
-        let folder = Hub::from_env().folder(name)?;
-        experiment.policy = PolicySettings::Folder(folder.display().to_string());
-    }
-    if let PolicySettings::Folder(folder) = &mut experiment.policy {
-        settle(folder, "policy")?;
-    }
-    if let GeneratorSetting::Sglang(server) | GeneratorSetting::OpenAi(server) =
-        &mut experiment.engine.generator
-        && !server.weights_folder.is_empty()
-    {
-        let folder = std::path::absolute(&server.weights_folder)?;
-        server.weights_folder = folder.display().to_string();
-    }
-    if !experiment.task.facts.is_empty() {
-        settle(&mut experiment.task.facts, "task.facts")?;
-    }
-    Ok(())
 }
 
 /// The tokenizer that the policy brings, if it is a folder.

@@ -13,6 +13,7 @@ pub mod hub;
 pub mod learner;
 pub mod random;
 pub mod record;
+pub mod retrieval;
 pub mod reward;
 pub mod rollout;
 pub mod run;

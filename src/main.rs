@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         }) => commands::study(&file, jobs, out, &set),
         Some(Command::Score { model, ids, device }) => model_lines::score(&model, &ids, device),
         Some(Command::Generate { model, device }) => model_lines::generate(&model, device),
+        Some(Command::Retrieve(arguments)) => commands::retrieve(&arguments),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),
     };

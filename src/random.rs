@@ -31,6 +31,8 @@ pub enum Domain {
     TokenChoice = 7,
     /// Whose gold answer a question is paid for in the control arm.
     Placebo = 8,
+    /// Which questions are put together to one.
+    Composition = 9,
 }
 
 /// A generator that starts at the address (seed, domain, a, b, c).

@@ -331,7 +331,7 @@ fn the_three_arms_differ_in_credit_alone() {
 fn the_experiment_of_the_paper_is_checked_and_says_what_is_missing() {
     let all: BTreeMap<String, Resolved> = shipped().into_iter().collect();
     let missing = all["mempo_qwen2.5_7b"].ready().unwrap_err().to_string();
-    assert!(missing.contains("SearchQa"), "{missing}");
+    assert!(missing.contains("task.corpus"), "{missing}");
     assert!(missing.contains("Qwen2.5-7B"), "{missing}");
 }
 

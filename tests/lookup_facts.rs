@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use palimpsest::experiment::{TaskKind, TaskSettings};
+use palimpsest::retrieval::no_dense;
 use palimpsest::task::lookup::LookupTask;
 use palimpsest::task::{Split, Task, load};
 use palimpsest::tokenizer::TextTokenizer;
@@ -110,20 +111,23 @@ fn the_settings_choose_the_facts_and_the_policy_the_tokenizer() {
         objectives_min: 1,
         objectives_max: 4,
         redraw: true,
+        ..TaskSettings::default()
     };
-    let task = load(&settings(""), None).unwrap();
+    let task = load(&settings(""), None, &no_dense, &mut |_, _, _| {}).unwrap();
     let shipped = TextTokenizer::clone(task.tokenizer());
     let people = custom(&|_| ()).unwrap_or_else(|error| panic!("{error}"));
     let other = load(
         &settings(""),
         Some(TextTokenizer::clone(people.tokenizer())),
+        &no_dense,
+        &mut |_, _, _| {},
     );
     match other {
         // A tokenizer of other names cuts these into too many tokens, and says so.
         Err(error) => assert!(error.to_string().contains("usable"), "{error}"),
         Ok(other) => assert_eq!(other.tokenizer().to_json(), people.tokenizer().to_json()),
     }
-    let same = load(&settings(""), Some(shipped)).unwrap();
+    let same = load(&settings(""), Some(shipped), &no_dense, &mut |_, _, _| {}).unwrap();
     let question = |task: &dyn Task| task.question(1, 0, 0, 3, Split::Test, false);
     assert_eq!(question(&*same), question(&*task));
 }

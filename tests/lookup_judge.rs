@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use palimpsest::task::lookup::LookupTask;
-use palimpsest::task::{Judgement, NOTHING_FOUND, NotesCount, Split, Task as _, find_document};
+use palimpsest::task::{
+    Judgement, NOTHING_FOUND, NotesCount, Observed, Split, Task as _, find_document,
+};
 use palimpsest::trajectory::{Objective, QuestionData};
 
 fn task() -> LookupTask {
@@ -197,8 +199,14 @@ fn notes_are_counted_against_what_was_shown() {
     ];
     let (task, question) = (task(), sample());
     for (name, notes, searched, seen, kept) in cases {
-        let searched: Vec<String> = searched.iter().map(|&query| query.to_owned()).collect();
-        let count = task.count_notes(&question, notes, &searched);
+        let seen_so_far: Vec<Observed> = searched
+            .iter()
+            .map(|&query| Observed {
+                query: query.to_owned(),
+                text: String::new(),
+            })
+            .collect();
+        let count = task.count_notes(&question, notes, &seen_so_far);
         assert_eq!(count, NotesCount { seen, kept }, "{name}");
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Reads `Outcome`s of evaluation trajectories; writes a table.
 
+pub mod mem1;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

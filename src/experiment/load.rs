@@ -10,7 +10,7 @@ use super::paths::neighbour;
 use super::reader::{self, Reader};
 use super::setting::{Setting, join};
 use super::sizes;
-use super::spec::{Experiment, PolicySettings};
+use super::spec::{Experiment, PolicySettings, Retrieval};
 
 /// A resolved experiment: its base files, the file itself and the overrides, laid over the defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,7 +233,14 @@ impl Loader {
                 *text = absolute.display().to_string();
             }
         };
-        anchor("task.facts", &mut self.experiment.task.facts);
+        let task = &mut self.experiment.task;
+        anchor("task.facts", &mut task.facts);
+        anchor("task.corpus", &mut task.corpus);
+        anchor("task.questions", &mut task.questions);
+        anchor("task.test_questions", &mut task.test_questions);
+        if let Retrieval::Dense(folder) | Retrieval::Hybrid(folder) = &mut task.retrieval {
+            anchor("task.retrieval", folder);
+        }
         if let PolicySettings::Folder(folder) = &mut self.experiment.policy {
             anchor("policy", folder);
         }

@@ -166,11 +166,12 @@ pub fn metrics_page() -> String {
 }
 
 /// Every way to end.
-pub(crate) const STOP_REASONS: [StopReason; 8] = [
+pub(crate) const STOP_REASONS: [StopReason; 9] = [
     StopReason::Answered,
     StopReason::TurnLimit,
     StopReason::TokenLimit,
     StopReason::ContextFull,
+    StopReason::ResultTooLong,
     StopReason::Malformed,
     StopReason::ToolFailed,
     StopReason::TimedOut,
@@ -195,6 +196,7 @@ pub(crate) fn stop_reason(reason: StopReason) -> &'static str {
         StopReason::TurnLimit => "turn_limit",
         StopReason::TokenLimit => "token_limit",
         StopReason::ContextFull => "context_full",
+        StopReason::ResultTooLong => "result_too_long",
         StopReason::Malformed => "malformed",
         StopReason::ToolFailed => "tool_failed",
         StopReason::TimedOut => "timed_out",

@@ -4,7 +4,7 @@ use bevy_ecs::prelude::*;
 
 use crate::experiment::RewardSettings;
 use crate::rollout::{RunSettings, TaskHandle, notes_content_ids};
-use crate::task::Task;
+use crate::task::{Observed, Task};
 use crate::trajectory::{
     Action, Outcome, Question, QuestionData, StopReason, Terminated, Turn, TurnState, Turns,
 };
@@ -60,17 +60,22 @@ fn processed(turn: &Turn) -> u32 {
 /// length of the notes.
 fn notes_of(task: &dyn Task, question: &QuestionData, turns: &[Turn]) -> (f32, f32) {
     let (mut seen, mut kept, mut tokens) = (0u32, 0u32, 0usize);
-    let mut searched = Vec::new();
+    let mut observed = Vec::new();
     for turn in turns {
-        if !searched.is_empty() {
+        if !observed.is_empty() {
             let notes = notes_content_ids(turn);
-            let count = task.count_notes(question, &task.tokenizer().decode(notes), &searched);
+            let count = task.count_notes(question, &task.tokenizer().decode(notes), &observed);
             seen += count.seen;
             kept += count.kept;
             tokens += notes.len();
         }
-        if let Some(Action::Search(query) | Action::Access(query)) = &turn.action {
-            searched.push(query.clone());
+        if let (Some(Action::Search(query) | Action::Access(query)), Some(tool)) =
+            (&turn.action, &turn.tool)
+        {
+            observed.push(Observed {
+                query: query.clone(),
+                text: tool.text.clone(),
+            });
         }
     }
     let later = turns.len().saturating_sub(1).max(1) as f32;

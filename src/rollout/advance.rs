@@ -10,7 +10,7 @@ use super::{next_context, notes_content_ids, parse_turn};
 use crate::engine::{EngineInbox, Finish};
 use crate::experiment::LimitSettings;
 use crate::schedule::{Activity, Phase};
-use crate::tools::{ToolError, ToolLink, limit_text};
+use crate::tools::{ToolError, ToolLink, limit_text, limit_tokens};
 use crate::trajectory::{
     Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolResult, ToolReturned,
     TrajectoryTerminated, TurnGenerated, TurnState, Turns,
@@ -75,7 +75,7 @@ pub fn state_after_tool(after: AfterTool<'_>, limits: &LimitSettings) -> TurnSta
         Some(ToolError::TimedOut { .. }) => TurnState::Terminated(StopReason::TimedOut),
         Some(_) => TurnState::Terminated(StopReason::ToolFailed),
         None if after.next_context >= limits.context_tokens => {
-            TurnState::Terminated(StopReason::ContextFull)
+            TurnState::Terminated(StopReason::ResultTooLong)
         }
         None => TurnState::Pending,
     }
@@ -165,7 +165,11 @@ pub fn take_tool_results_in(
         };
         let error = reply.result.as_ref().err().cloned();
         let text = match reply.result {
-            Ok(text) => limit_text(&text, limits.tool_chars as usize),
+            Ok(text) => {
+                let text = limit_text(&text, limits.tool_chars as usize, limits.tool_kept);
+                let most = limits.tool_tokens as usize;
+                limit_tokens(task.task.tokenizer(), &text, most, limits.tool_kept)
+            }
             Err(error) => format!(" error: {error}"),
         };
         let (text, ids) = task.task.render_tool(&text);
@@ -207,6 +211,7 @@ pub fn finish_rollouts(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::KeptSide;
 
     const LIMITS: LimitSettings = LimitSettings {
         turns: 4,
@@ -214,6 +219,8 @@ mod tests {
         trajectory_tokens: 40,
         context_tokens: 100,
         tool_chars: 0,
+        tool_tokens: 0,
+        tool_kept: KeptSide::Head,
         tool_seconds: 1.0,
     };
 
@@ -315,7 +322,7 @@ mod tests {
             )
         };
         assert_eq!(state(99), TurnState::Pending);
-        assert_eq!(state(100), TurnState::Terminated(StopReason::ContextFull));
+        assert_eq!(state(100), TurnState::Terminated(StopReason::ResultTooLong));
         let slow = ToolError::TimedOut {
             name: "search".into(),
             seconds: "1".into(),

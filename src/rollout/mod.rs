@@ -4,8 +4,10 @@
 //! and requests. `advance.rs` holds the transition as a pure function and the systems that apply it.
 
 mod advance;
+mod asearcher;
 mod context;
 mod handover;
+mod mem1_row;
 mod protocol;
 mod spawn;
 mod state;
@@ -20,7 +22,9 @@ use crate::trajectory::{
 };
 
 pub use advance::{AfterTool, AfterTurn, state_after_tool, state_after_turn};
+pub use asearcher::{AsearcherAgent, Asked, Entry, Reading, Source, Usage};
 pub use context::{Context, ForcedIds, next_context, notes_content_ids, notes_ids, training_rows};
+pub use mem1_row::{Mem1Block, Mem1Ids, Mem1Row};
 pub use protocol::{ParsedTurn, parse_turn, stop_strings};
 pub use spawn::draw_training_questions;
 pub use state::{

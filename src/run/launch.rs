@@ -190,7 +190,7 @@ pub fn build_app(
         seconds,
     } = launch;
     let tools = ToolLink::start(
-        crate::tools::embedded(),
+        crate::tools::of(task.as_ref(), &experiment.task),
         experiment.rollout.limits.tool_seconds,
     )
     .context("the tool runtime could not be started")?;

@@ -44,12 +44,56 @@ pub enum TaskError {
         /// How many it needs.
         needed: usize,
     },
-    /// The kind of task is known but not built.
-    #[error("the task {kind:?} can be checked but not run yet; use Lookup")]
-    NotBuilt {
-        /// The kind.
-        kind: crate::experiment::TaskKind,
+    /// A file of questions could not be read.
+    #[error("cannot read the questions in {path:?} ({source})")]
+    UnreadableQuestions {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
+    /// A row of questions breaks a rule.
+    #[error("{path:?}, {unit} {number}: {problem}; {remedy}")]
+    BadQuestion {
+        /// The file.
+        path: PathBuf,
+        /// What is counted: `line` or `row`.
+        unit: &'static str,
+        /// Where, counted from 1; 0 for the file as a whole.
+        number: usize,
+        /// What is wrong, and the rule.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A file holds no question.
+    #[error(
+        "{path:?} holds no question; write one JSON object a line, as {{\"question\": .., \"golden_answers\": [..]}}"
+    )]
+    NoQuestions {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Too few questions for so many objectives.
+    #[error(
+        "the {questions} questions in {path:?} give no question with {objectives} objectives; name a file of more, or ask for fewer objectives"
+    )]
+    TooFewQuestions {
+        /// The file.
+        path: PathBuf,
+        /// How many it has.
+        questions: usize,
+        /// How many are wanted in one.
+        objectives: u32,
+    },
+    /// A search task has no tokenizer of its own.
+    #[error(
+        "the search task needs the tokenizer of the policy; name a folder as policy, as Folder(\"..\")"
+    )]
+    NoTokenizer,
+    /// A corpus or its index could not be used.
+    #[error(transparent)]
+    Retrieval(#[from] crate::retrieval::RetrievalError),
     /// The tokenizer could not be read or trained.
     #[error(transparent)]
     Tokenizer(#[from] EngineError),

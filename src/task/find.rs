@@ -1,10 +1,12 @@
 use std::path::Path;
 
 use crate::experiment::{TaskKind, TaskSettings};
+use crate::retrieval::{OnProgress, OpenDense};
 use crate::tokenizer::TextTokenizer;
 use crate::trajectory::QuestionData;
 
 use super::lookup::LookupTask;
+use super::search::SearchTask;
 use super::{Task, TaskError};
 
 /// What a tool answers to a query that no document has.
@@ -23,13 +25,16 @@ pub fn find_document<'a>(question: &'a QuestionData, query: &str) -> Option<&'a 
 }
 
 /// Sets up the task that an experiment names. `tokenizer` is that of the policy, if it brings one;
-/// without it the task has the shipped tokenizer, or one trained on its own file of facts.
+/// without it the lookup task has the shipped tokenizer, or one trained on its own file of facts.
+/// `dense` opens a dense retriever where one is asked for; `progress` hears of what takes long.
 ///
 /// # Errors
-/// [`TaskError`] if a file breaks a rule, or the kind of task is not built.
+/// [`TaskError`] if a file breaks a rule.
 pub fn load(
     settings: &TaskSettings,
     tokenizer: Option<TextTokenizer>,
+    dense: OpenDense<'_>,
+    progress: OnProgress<'_>,
 ) -> Result<Box<dyn Task>, TaskError> {
     match settings.kind {
         TaskKind::Lookup => {
@@ -40,6 +45,11 @@ pub fn load(
             };
             Ok(Box::new(task))
         }
-        kind @ TaskKind::SearchQa => Err(TaskError::NotBuilt { kind }),
+        TaskKind::Search => {
+            let tokenizer = tokenizer.ok_or(TaskError::NoTokenizer)?;
+            Ok(Box::new(SearchTask::open(
+                settings, tokenizer, dense, progress,
+            )?))
+        }
     }
 }

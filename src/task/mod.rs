@@ -6,12 +6,16 @@
 mod error;
 mod find;
 pub mod lookup;
+pub mod qa;
+mod render;
+pub mod search;
 
 pub use error::TaskError;
 pub use find::{NOTHING_FOUND, find_document, load};
 
 use crate::engine::SupervisedPart;
-use crate::experiment::MixSettings;
+use crate::experiment::{Experiment, MixSettings};
+use crate::retrieval::Library;
 use crate::trajectory::{QuestionData, TokenId};
 
 pub use crate::experiment::Split;
@@ -34,6 +38,15 @@ pub struct NotesCount {
     pub kept: u32,
 }
 
+/// A tool call that was answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// What was asked.
+    pub query: String,
+    /// What the policy was shown.
+    pub text: String,
+}
+
 /// A source of questions.
 pub trait Task: Send + Sync {
     /// The tokenizer of the task's text.
@@ -54,9 +67,9 @@ pub trait Task: Send + Sync {
     /// Judges the text between the answer tags.
     fn judge(&self, question: &QuestionData, answer: &str) -> Judgement;
 
-    /// Counts the facts in `notes` (text between the memory tags), given the queries whose results
-    /// have been seen before the notes were written.
-    fn count_notes(&self, question: &QuestionData, notes: &str, searched: &[String]) -> NotesCount;
+    /// Counts the facts in `notes` (text between the memory tags), given what was seen before the
+    /// notes were written.
+    fn count_notes(&self, question: &QuestionData, notes: &str, seen: &[Observed]) -> NotesCount;
 
     /// Examples of one cold start step: the same address gives the same examples. `step` counts
     /// from the beginning of the cold start, over all its stages.
@@ -64,4 +77,18 @@ pub trait Task: Send + Sync {
 
     /// Renders a tool result as the policy sees it: text and ids, tool tags included.
     fn render_tool(&self, text: &str) -> (String, Vec<TokenId>);
+
+    /// What its tools search, if not the documents of each question.
+    fn library(&self) -> Option<&Library> {
+        None
+    }
+
+    /// Checks that it can ask what an experiment wants.
+    ///
+    /// # Errors
+    /// [`TaskError`] naming what is too little.
+    fn ready(&self, experiment: &Experiment) -> Result<(), TaskError> {
+        let _ = experiment;
+        Ok(())
+    }
 }

@@ -259,16 +259,6 @@ async fn wait_for_signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
 }
 
-/// Cuts a tool result to `limit` characters, keeping its head and saying so (verl's
-/// `tool_response_truncate_side: left`). 0 = no limit.
-#[must_use]
-pub fn limit_text(text: &str, limit: usize) -> String {
-    match text.char_indices().nth(limit) {
-        Some((end, _)) if limit > 0 => format!("{}...(truncated)", &text[..end]),
-        _ => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,12 +330,5 @@ mod tests {
             link.wait_for_all().unwrap();
             assert_eq!(link.take_replies()[0].result.as_deref(), Ok(expected));
         }
-    }
-
-    #[test]
-    fn long_results_keep_their_head() {
-        assert_eq!(limit_text("abcdef", 4), "abcd...(truncated)");
-        assert_eq!(limit_text("abcd", 4), "abcd");
-        assert_eq!(limit_text("abcd", 0), "abcd");
     }
 }

@@ -12,6 +12,7 @@ mod budget;
 mod checkpoint;
 mod config;
 mod decoder;
+mod encoder;
 mod fields;
 mod generate;
 mod learn;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 
 use tch::Device;
 
+pub use encoder::{DenseIndex, Encoder, Role};
 pub use vocabulary::Vocabulary;
 
 use crate::engine::{

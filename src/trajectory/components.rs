@@ -169,8 +169,10 @@ pub enum StopReason {
     TurnLimit,
     /// A turn reached its token limit, or the trajectory its own.
     TokenLimit,
-    /// The next tool result or turn would not fit into the context.
+    /// A turn filled the context.
     ContextFull,
+    /// The result of a tool left no room in the context for another token.
+    ResultTooLong,
     /// A turn broke the protocol; the rule stands in the turn.
     Malformed,
     /// A tool failed for good.

@@ -59,7 +59,15 @@ pub fn small_experiment() -> Experiment {
 
 /// Runs the whole app with a player; plugins registered in reverse if `shuffled`.
 pub fn run(folder: &Path, experiment: Experiment, player: Player, shuffled: bool) -> Done {
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task, None).unwrap());
+    let task: Arc<dyn Task> = Arc::from(
+        palimpsest::task::load(
+            &experiment.task,
+            None,
+            &palimpsest::retrieval::no_dense,
+            &mut |_, _, _| {},
+        )
+        .unwrap(),
+    );
     let text = experiment.to_ron();
     let started = Started::new(
         &Origin::At(folder.to_path_buf()),

@@ -77,7 +77,15 @@ fn run(
     player: Player,
     more: Option<fn(&mut App)>,
 ) -> (Result<RunStatus, String>, Vec<Event>) {
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(&experiment.task, None).unwrap());
+    let task: Arc<dyn Task> = Arc::from(
+        palimpsest::task::load(
+            &experiment.task,
+            None,
+            &palimpsest::retrieval::no_dense,
+            &mut |_, _, _| {},
+        )
+        .unwrap(),
+    );
     let text = experiment.to_ron();
     let origin = Origin::At(folder.to_path_buf());
     let started = Started::new(&origin, experiment, &text, Arc::clone(&task), &[]).unwrap();

@@ -6,7 +6,7 @@ use super::Log;
 use super::Severity::{Error, Missing, Note};
 use crate::experiment::paths::find_path;
 use crate::experiment::spec::{
-    DecoderSettings, DeviceSetting, Experiment, PolicySettings, ScoringSetting, TaskKind,
+    DecoderSettings, DeviceSetting, Experiment, PolicySettings, Retrieval, ScoringSetting, TaskKind,
 };
 
 /// Files, tasks and devices that must be there before a run.
@@ -32,14 +32,8 @@ pub(super) fn what_is_there(experiment: &Experiment, log: &mut Log) {
             "there is nothing to ask",
         );
     }
-    if experiment.task.kind == TaskKind::SearchQa {
-        log.report(
-            Missing,
-            &["task.kind"],
-            "task.kind SearchQa is not built yet",
-            "tasks over a text corpus with search and page access are planned; available: Lookup",
-            "there is nothing to ask",
-        );
+    if experiment.task.kind == TaskKind::Search {
+        search_files(experiment, log);
     }
     if let DeviceSetting::Cuda(number) = experiment.engine.device {
         let driver = ["/dev/nvidiactl", "/dev/dxg"];
@@ -117,6 +111,67 @@ pub(super) fn generator(experiment: &Experiment, log: &mut Log) {
             "engine.generator.scoring learner in a run that only measures",
             "auto",
             "there is no learner in such a run, and nothing is scored",
+        );
+    }
+}
+
+/// The files of a search task, and what it has not.
+fn search_files(experiment: &Experiment, log: &mut Log) {
+    let task = &experiment.task;
+    let encoder = match &task.retrieval {
+        Retrieval::Lexical => "",
+        Retrieval::Dense(folder) | Retrieval::Hybrid(folder) => folder,
+    };
+    for (setting, file, needed, wanted) in [
+        (
+            "task.corpus",
+            task.corpus.as_str(),
+            true,
+            "a file of JSON lines with \"contents\"",
+        ),
+        (
+            "task.questions",
+            &task.questions,
+            true,
+            "a file of JSON lines, or of verl's Parquet rows",
+        ),
+        (
+            "task.test_questions",
+            &task.test_questions,
+            false,
+            "a file of JSON lines, or of verl's Parquet rows",
+        ),
+        (
+            "task.retrieval",
+            encoder,
+            false,
+            "a folder with config.json, model.safetensors and tokenizer.json",
+        ),
+    ] {
+        let missing = match file {
+            "" => needed,
+            file => find_path(file).is_none(),
+        };
+        if missing {
+            log.report(
+                Missing,
+                &[setting],
+                format!("{setting} {file:?} is not there"),
+                format!("{wanted}, in the current folder or beside the program"),
+                "the search task cannot begin",
+            );
+        }
+    }
+    if !experiment.cold_start.stages.is_empty() {
+        log.report(
+            Error,
+            &["cold_start.stages", "task.kind"],
+            format!(
+                "cold_start.stages has {}",
+                experiment.cold_start.stages.len()
+            ),
+            "none with task.kind Search: the scripted examples are the lookup task's",
+            "there would be nothing to learn from",
         );
     }
 }

@@ -50,6 +50,45 @@ settings! {
             where at_least(1.0) or "a question would ask for nothing";
         /// Draw the facts of every training question anew, so that nothing can be memorised.
         redraw: bool = true;
+        /// Search: the corpus, JSON lines with `contents` (title, line break, text) and perhaps `url`.
+        corpus: String = String::new();
+        /// Search: the questions, JSON lines or verl's Parquet rows.
+        questions: String = String::new();
+        /// Search: the questions of evaluations. Empty: those of training.
+        test_questions: String = String::new();
+        /// Search: how passages are found.
+        retrieval: Retrieval = Retrieval::Lexical;
+        /// Search: passages of a result.
+        passages: u32 = 3, unit "passages",
+            where at_least(1.0) or "a search would find nothing";
+        /// Search: how passages are told.
+        result_shape: ResultShape = ResultShape::SearchR1;
+        /// Search: tell the policy the protocol before the question.
+        instructions: bool = true;
+    }
+}
+
+choice! {
+    /// How passages of a corpus are found.
+    Retrieval {
+        /// By their words: BM25.
+        "lexical" => Lexical,
+        /// By their meaning, with the encoder of a folder, as `dense("models/e5-base-v2")`.
+        "dense" => Dense(encoder: String),
+        /// By both, fused by rank.
+        "hybrid" => Hybrid(encoder: String),
+    }
+}
+
+choice! {
+    /// How the passages of a search are told to the policy.
+    ResultShape: Copy Eq {
+        /// verl's tool: `{"result": "Doc 1 (Title: T)\\nBODY"}`.
+        "verl" => Verl,
+        /// Search-R1: `Doc 1(Title: T) BODY`, a line each.
+        "search_r1" => SearchR1,
+        /// ASearcher: `[Doc 1](url):` and the passage, at most 5000 characters.
+        "asearcher" => Asearcher,
     }
 }
 
@@ -58,9 +97,8 @@ choice! {
     TaskKind: Copy Eq {
         /// Facts about countries and elements, one search each.
         "Lookup" => Lookup,
-        /// Questions over a text corpus with search and page access (not built yet: a file may ask
-        /// for it and can be checked, but not run).
-        "SearchQa" => SearchQa,
+        /// Questions over a text corpus, with search and page access.
+        "Search" => Search,
     }
 }
 

@@ -190,9 +190,25 @@ settings! {
         /// Characters of a tool result; more are cut.
         tool_chars: u32 = 400, unit "characters",
             where at_least(1.0) or "tools would say nothing";
+        /// Tokens of a tool result, cut after its characters; 0: no limit.
+        tool_tokens: u32 = 0, unit "tokens";
+        /// What is kept of a tool result that is cut.
+        tool_kept: KeptSide = KeptSide::Head;
         /// Time a tool may take.
         tool_seconds: f32 = 5.0, unit "seconds",
             where above(0.0) or "every tool call would time out";
+    }
+}
+
+choice! {
+    /// What is kept of a text that is cut.
+    KeptSide: Copy Eq {
+        /// Its beginning; verl calls this `left`.
+        "head" => Head,
+        /// Its end; verl calls this `right`.
+        "tail" => Tail,
+        /// Half of the characters at each end; verl calls this `middle`.
+        "ends" => Ends,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::task::{Judgement, NotesCount, find_document};
+use crate::task::{Judgement, NotesCount, Observed, find_document};
 use crate::trajectory::{Objective, QuestionData};
 
 /// A list of facts as it was written.
@@ -54,11 +54,11 @@ pub(super) fn judge(question: &QuestionData, answer: &str) -> Judgement {
     }
 }
 
-/// Of the facts whose sentence one of the `searched` documents showed, how many stand in the notes.
-pub(super) fn count_notes(question: &QuestionData, notes: &str, searched: &[String]) -> NotesCount {
-    let shown: BTreeSet<&str> = searched
+/// Of the facts whose sentence one of the documents asked for shows, how many stand in the notes.
+pub(super) fn count_notes(question: &QuestionData, notes: &str, seen: &[Observed]) -> NotesCount {
+    let shown: BTreeSet<&str> = seen
         .iter()
-        .filter_map(|query| find_document(question, query))
+        .filter_map(|observed| find_document(question, &observed.query))
         .collect();
     let written = read(notes);
     let mut count = NotesCount::default();

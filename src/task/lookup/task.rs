@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::engine::SupervisedPart;
 use crate::experiment::MixSettings;
 use crate::random::{Domain, stream};
-use crate::task::{Judgement, NotesCount, Split, Task, TaskError};
-use crate::tokenizer::{SPECIAL_TOKENS, TextTokenizer};
+use crate::task::render::render_tool;
+use crate::task::{Judgement, NotesCount, Observed, Split, Task, TaskError};
+use crate::tokenizer::TextTokenizer;
 use crate::trajectory::{QuestionData, TokenId};
 
 use super::draft::{Source, Truth};
@@ -114,8 +115,8 @@ impl Task for LookupTask {
         judge::judge(question, answer)
     }
 
-    fn count_notes(&self, question: &QuestionData, notes: &str, searched: &[String]) -> NotesCount {
-        judge::count_notes(question, notes, searched)
+    fn count_notes(&self, question: &QuestionData, notes: &str, seen: &[Observed]) -> NotesCount {
+        judge::count_notes(question, notes, seen)
     }
 
     fn cold_start_examples(&self, seed: u64, step: u32, mix: &MixSettings) -> Vec<SupervisedPart> {
@@ -123,12 +124,6 @@ impl Task for LookupTask {
     }
 
     fn render_tool(&self, text: &str) -> (String, Vec<TokenId>) {
-        let mut words = text.trim().to_owned();
-        // A document cannot open or close blocks of the protocol.
-        while let Some(tag) = SPECIAL_TOKENS.iter().find(|tag| words.contains(*tag)) {
-            words = words.replace(tag, "");
-        }
-        let ids = self.tokenizer.encode(&format!("<tool> {words}</tool>"));
-        (self.tokenizer.decode(&ids), ids)
+        render_tool(&self.tokenizer, text)
     }
 }

@@ -1,0 +1,176 @@
+//! `palimpsest retrieve`: the passages of questions, and how many of the supporting ones are there.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use palimpsest::experiment::{EngineSettings, find_path};
+use palimpsest::retrieval::{Corpus, Hybrid, LexicalIndex, OnProgress, Retriever, recall_at};
+use palimpsest::task::search::{SearchQuestion, read_questions};
+use serde_json::{Map, Value, json};
+
+use super::library::{Bar, open_dense};
+use crate::arguments::{Retrieve, RetrieveMode};
+
+/// Questions that are looked up at a time.
+const BATCH: usize = 64;
+/// Depths at which recall is told.
+const DEPTHS: [usize; 2] = [5, 10];
+
+/// Runs the command.
+pub fn retrieve(arguments: &Retrieve) -> anyhow::Result<ExitCode> {
+    let questions = read_questions(&arguments.questions)?;
+    let mut bar = Bar::default();
+    let corpus = Arc::new(Corpus::open(
+        &arguments.corpus,
+        &mut |what, done, total| {
+            bar.tell(what, done, total);
+        },
+    )?);
+    let retriever = open(arguments, &corpus, &mut bar)?;
+    bar.end();
+    let count = arguments.topk.get();
+    let mut recall = Recall::new(count);
+    let mut out = std::io::stdout().lock();
+    for batch in questions.chunks(BATCH) {
+        let texts: Vec<String> = batch.iter().map(SearchQuestion::text).collect();
+        for (question, hits) in batch.iter().zip(retriever.search(&texts, count)?) {
+            let mut titles = Vec::with_capacity(hits.len());
+            for hit in &hits {
+                titles.push(corpus.passage(hit.passage)?.title().to_owned());
+            }
+            recall.count(&titles, &question.supporting_titles);
+            if arguments.json {
+                let line = json!({
+                    "id": question.id,
+                    "question": question.text(),
+                    "passages": hits.iter().map(|hit| hit.passage).collect::<Vec<_>>(),
+                    "titles": titles,
+                    "scores": hits.iter().map(|hit| hit.score).collect::<Vec<_>>(),
+                    "supporting_titles": question.supporting_titles,
+                });
+                writeln!(out, "{line}")?;
+            } else {
+                writeln!(out, "{}", question.text())?;
+                for (title, hit) in titles.iter().zip(&hits) {
+                    let mark = if question.supporting_titles.contains(title) {
+                        '*'
+                    } else {
+                        ' '
+                    };
+                    writeln!(out, "  {mark} {:9.3}  {title}", hit.score)?;
+                }
+            }
+        }
+    }
+    if arguments.json {
+        writeln!(out, "{}", recall.to_json())?;
+    } else {
+        writeln!(out, "{}", recall.to_text())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(
+    arguments: &Retrieve,
+    corpus: &Arc<Corpus>,
+    bar: &mut Bar,
+) -> anyhow::Result<Arc<dyn Retriever>> {
+    let mut tell = |what, done, total| bar.tell(what, done, total);
+    Ok(match arguments.mode {
+        RetrieveMode::Lexical => Arc::new(LexicalIndex::open(corpus, &mut tell)?),
+        RetrieveMode::Dense => dense(arguments, corpus, &mut tell)?,
+        RetrieveMode::Hybrid => {
+            let words: Arc<dyn Retriever> = Arc::new(LexicalIndex::open(corpus, &mut tell)?);
+            Arc::new(Hybrid(vec![words, dense(arguments, corpus, &mut tell)?]))
+        }
+    })
+}
+
+fn dense(
+    arguments: &Retrieve,
+    corpus: &Corpus,
+    tell: OnProgress<'_>,
+) -> anyhow::Result<Arc<dyn Retriever>> {
+    let folder = arguments
+        .encoder
+        .clone()
+        .or_else(|| std::env::var_os("PALIMPSEST_ENCODER").map(PathBuf::from))
+        .or_else(|| find_path(".encoder"))
+        .context(
+            "--mode dense and hybrid need an encoder: --encoder DIR (or PALIMPSEST_ENCODER) with config.json, \
+             model.safetensors and tokenizer.json; `make encoder` fetches a small one",
+        )?;
+    Ok(open_dense(
+        &EngineSettings::default(),
+        corpus,
+        &folder,
+        tell,
+    )?)
+}
+
+/// Recall of supporting titles, over the questions that name some.
+struct Recall {
+    depths: Vec<usize>,
+    sums: Vec<f64>,
+    n: u32,
+}
+
+impl Recall {
+    fn new(count: usize) -> Self {
+        let mut depths: Vec<usize> = DEPTHS.into_iter().filter(|depth| *depth <= count).collect();
+        if !depths.contains(&count) {
+            depths.push(count);
+            depths.sort_unstable();
+        }
+        Self {
+            sums: vec![0.0; depths.len()],
+            depths,
+            n: 0,
+        }
+    }
+
+    fn count(&mut self, titles: &[String], wanted: &[String]) {
+        if wanted.is_empty() {
+            return;
+        }
+        self.n += 1;
+        for (sum, depth) in self.sums.iter_mut().zip(&self.depths) {
+            *sum += recall_at(*depth, titles, wanted).unwrap_or(0.0);
+        }
+    }
+
+    /// (name, mean); no mean without a question that names titles.
+    fn means(&self) -> Vec<(String, Option<f64>)> {
+        let mean = |sum: &f64| (self.n > 0).then(|| sum / f64::from(self.n));
+        self.depths
+            .iter()
+            .zip(&self.sums)
+            .map(|(depth, sum)| (format!("recall@{depth}"), mean(sum)))
+            .collect()
+    }
+
+    fn to_json(&self) -> Value {
+        let mut fields: Map<String, Value> = self
+            .means()
+            .into_iter()
+            .map(|(name, mean)| (name, json!(mean)))
+            .collect();
+        fields.insert("n".to_owned(), json!(self.n));
+        Value::Object(fields)
+    }
+
+    fn to_text(&self) -> String {
+        if self.n == 0 {
+            return "no question names supporting titles, so there is no recall".to_owned();
+        }
+        let means: Vec<String> = self
+            .means()
+            .into_iter()
+            .map(|(name, mean)| format!("{name} {:.3}", mean.unwrap_or(0.0)))
+            .collect();
+        format!("{} over {} questions", means.join("  "), self.n)
+    }
+}

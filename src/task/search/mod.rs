@@ -1,0 +1,39 @@
+//! Questions over a corpus: read from files, and put together to questions with several objectives.
+
+mod compose;
+mod question;
+mod row;
+mod task;
+mod verl_rows;
+
+pub use compose::compose;
+pub use question::{Asked, SearchQuestion};
+pub use task::SearchTask;
+
+use std::path::Path;
+
+use super::TaskError;
+
+/// Reads questions: `.parquet` in verl's rows, anything else as JSON lines.
+///
+/// # Errors
+/// [`TaskError`] naming file, line (or row) and what is wrong.
+pub fn read_questions(path: &Path) -> Result<Vec<SearchQuestion>, TaskError> {
+    let is_parquet = path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"));
+    let questions = if is_parquet {
+        verl_rows::read(path)?
+    } else {
+        row::read_lines(path)?
+    };
+    if questions.is_empty() {
+        return Err(TaskError::NoQuestions {
+            path: path.to_owned(),
+        });
+    }
+    Ok(questions)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,324 @@
+use std::path::Path;
+
+use super::*;
+use crate::experiment::{Experiment, Retrieval, TaskKind, TaskSettings};
+use crate::retrieval::no_dense;
+use crate::task::lookup::LookupTask;
+use crate::task::{NotesCount, Observed, Split, Task, load};
+use crate::tokenizer::TextTokenizer;
+
+fn read(name: &str, text: &str) -> Result<Vec<SearchQuestion>, TaskError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    read_questions(&path)
+}
+
+#[test]
+fn every_shape_of_the_peers_is_read() {
+    let rows = [
+        r#"{"id": "n1", "question": "Who?", "golden_answers": ["Ann", "Anna"], "source": "nq", "supporting_titles": ["T"]}"#,
+        r#"{"question": "Who?", "answer": "Ann"}"#,
+        r#"{"question": "How many?", "gt": 3}"#,
+        r#"{"question": "Who; or what?", "golden_answers": [["Ann"]]}"#,
+        r#"{"id": 4, "question": "Who?; Where?", "golden_answers": [["Ann", "Anna"], ["Ulm"]]}"#,
+        r#"{"data_source": "hotpotqa", "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "Answer. Question: Where? \n"}], "reward_model": {"style": "rule", "ground_truth": {"target": ["Ulm"]}}, "extra_info": {"index": 7}}"#,
+        r#"{"prompt": "Where?", "reward_model": {"ground_truth": [["Ulm"]]}, "extra_info": {"question": "Where is it?"}}"#,
+    ];
+    let questions = read("q.jsonl", &(rows.join("\n\n") + "\n")).unwrap();
+    let told: Vec<String> = questions
+        .iter()
+        .map(|question| {
+            let golds: Vec<String> = question.golds().iter().map(|gold| gold.join("|")).collect();
+            format!(
+                "{} {} {} {}",
+                question.id,
+                question.source,
+                question.text(),
+                golds.join(";")
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "n1 nq Who? Ann|Anna",
+            "2  Who? Ann",
+            "4  How many? 3",
+            "6  Who; or what? Ann",
+            "4  Who?; Where? Ann|Anna;Ulm",
+            "7 hotpotqa Where? Ulm",
+            "12  Where is it? Ulm",
+        ]
+    );
+    assert_eq!(questions[0].supporting_titles, ["T"]);
+    assert_eq!(questions[4].objectives[1].question, "Where?");
+}
+
+#[test]
+fn a_wrong_row_names_its_line_and_what_is_wrong() {
+    for (row, said) in [
+        ("{", "it is no JSON"),
+        ("[]", "a row must be an object"),
+        (r#"{"question": "q"}"#, "no right answer"),
+        (
+            r#"{"golden_answers": ["a"]}"#,
+            "neither \"question\" nor \"prompt\"",
+        ),
+        (
+            r#"{"question": " ", "golden_answers": ["a"]}"#,
+            "the question is empty",
+        ),
+        (
+            r#"{"question": "q", "golden_answers": []}"#,
+            "needs a right answer",
+        ),
+        (
+            r#"{"question": "q", "golden_answers": [["a"], []]}"#,
+            "needs a right answer",
+        ),
+        (
+            r#"{"question": "q", "golden_answers": {"a": 1}}"#,
+            "must be a text, a list",
+        ),
+        (
+            r#"{"question": "q1; q2", "golden_answers": [["a"], ["b"], ["c"]]}"#,
+            "for 3 questions",
+        ),
+        (
+            r#"{"question": "q", "answer": "a", "supporting_titles": 3}"#,
+            "list of texts",
+        ),
+        (
+            r#"{"prompt": [{"role": "system", "content": "s"}], "answer": "a"}"#,
+            "one is the user's",
+        ),
+    ] {
+        let error = read(
+            "q.jsonl",
+            &format!("{{\"question\": \"q\", \"answer\": \"a\"}}\n{row}\n"),
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(error.contains("q.jsonl\", line 2: "), "{error}");
+        assert!(error.contains(said), "{row}: {error}");
+    }
+    assert!(matches!(
+        read("q.jsonl", "\n"),
+        Err(TaskError::NoQuestions { .. })
+    ));
+    assert!(
+        read("q.parquet", "no parquet")
+            .unwrap_err()
+            .to_string()
+            .contains("no Parquet file")
+    );
+}
+
+#[test]
+fn verls_parquet_rows_are_read() {
+    let path = Path::new("tests/fixtures/verl_rows.parquet");
+    let questions = read_questions(path).unwrap();
+    let told: Vec<String> = questions
+        .iter()
+        .map(|question| {
+            format!(
+                "{} {} {:?}",
+                question.source,
+                question.text(),
+                question.golds()
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "nq who wrote Hamlet? [[\"Shakespeare\", \"William Shakespeare\"]]",
+            "nq where is Ulm? [[\"Germany\"]]",
+        ]
+    );
+    let path = Path::new("tests/fixtures/verl_rows_multi.parquet");
+    let error = read_questions(path).unwrap_err().to_string();
+    assert!(
+        error.contains("verl_rows_multi.parquet\", row 2: "),
+        "{error}"
+    );
+}
+
+fn single(source: &str, number: usize) -> SearchQuestion {
+    SearchQuestion {
+        id: format!("{source}{number}"),
+        source: source.into(),
+        objectives: vec![Asked {
+            question: format!("{source} {number}?"),
+            gold: vec![number.to_string()],
+        }],
+        supporting_titles: vec![format!("title {}", number / 2)],
+    }
+}
+
+#[test]
+fn composed_questions_keep_to_their_source_and_use_each_question_once() {
+    let questions: Vec<SearchQuestion> = (0..10)
+        .map(|number| single("a", number))
+        .chain((0..5).map(|number| single("b", number)))
+        .collect();
+    for objectives in [2, 4, 6, 8, 10, 16] {
+        let composed = compose(&questions, objectives, 1);
+        assert_eq!(
+            composed.len(),
+            10 / objectives + 5 / objectives,
+            "{objectives}"
+        );
+        let mut used: Vec<&str> = Vec::new();
+        for question in &composed {
+            assert_eq!(question.objectives.len(), objectives);
+            for asked in &question.objectives {
+                assert!(asked.question.starts_with(&question.source));
+                used.push(&asked.question);
+            }
+        }
+        let count = used.len();
+        used.sort_unstable();
+        used.dedup();
+        assert_eq!(used.len(), count, "no question twice");
+    }
+    assert_eq!(compose(&questions, 2, 1), compose(&questions, 2, 1));
+    assert_ne!(compose(&questions, 2, 1), compose(&questions, 2, 2));
+    assert_eq!(compose(&questions, 1, 1), questions);
+    let pair = &compose(&questions[..2], 2, 1)[0];
+    assert_eq!(pair.supporting_titles, ["title 0"]);
+    assert!(
+        ["a0+a1", "a1+a0"].contains(&pair.id.as_str()),
+        "{}",
+        pair.id
+    );
+}
+
+/// A corpus and questions in a folder, and the task over them.
+pub(crate) fn task(folder: &Path, change: impl Fn(&mut Experiment)) -> (Experiment, Box<dyn Task>) {
+    let rows = [
+        r#"{"contents": "\"Ulm\"\nUlm is a city in Germany. Its mayor is Ann Lee.", "url": "http://w/Ulm"}"#,
+        r#"{"contents": "\"Rome\"\nRome is a town in Italy."}"#,
+        r#"{"contents": "\"Tea\"\nTea is a drink <mem> from China."}"#,
+    ];
+    let questions = [
+        r#"{"question": "Who is the mayor of Ulm?", "golden_answers": ["Ann Lee", "A. Lee"]}"#,
+        r#"{"question": "Where is Rome?", "golden_answers": ["Italy"]}"#,
+        r#"{"question": "Where is tea from?", "golden_answers": ["China"]}"#,
+    ];
+    let path = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(path("c.jsonl"), rows.join("\n")).unwrap();
+    std::fs::write(path("q.jsonl"), questions.join("\n")).unwrap();
+    let task = TaskSettings {
+        kind: TaskKind::Search,
+        corpus: path("c.jsonl"),
+        questions: path("q.jsonl"),
+        objectives_min: 1,
+        objectives_max: 2,
+        passages: 2,
+        ..TaskSettings::default()
+    };
+    let mut experiment = Experiment {
+        task,
+        ..Experiment::default()
+    };
+    experiment.evaluation.objectives = vec![1, 3];
+    experiment.evaluation.objectives_during = vec![2];
+    change(&mut experiment);
+    let tokenizer = TextTokenizer::clone(LookupTask::shipped().unwrap().tokenizer());
+    let task = load(
+        &experiment.task,
+        Some(tokenizer),
+        &no_dense,
+        &mut |_, _, _| {},
+    )
+    .unwrap();
+    (experiment, task)
+}
+
+#[test]
+fn the_search_task_asks_judges_and_counts_notes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (experiment, task) = task(folder.path(), |_| {});
+    task.ready(&experiment).unwrap();
+    let asked = |number| task.question(7, 1, number, 1, Split::Test, false);
+    let first = asked(0);
+    assert!(first.text.contains("parted by \";\""));
+    assert!(
+        first.text.ends_with("<q> Who is the mayor of Ulm?</q>"),
+        "{}",
+        first.text
+    );
+    assert_eq!(first, asked(3), "in order, and around again");
+    assert_ne!(first, asked(1));
+    let pair = task.question(7, 1, 0, 2, Split::Train, false);
+    assert_eq!(pair, task.question(7, 1, 0, 2, Split::Train, true));
+    assert_eq!(pair.objectives.len(), 2);
+    let firsts: Vec<&str> = pair
+        .objectives
+        .iter()
+        .map(|of| of.gold[0].as_str())
+        .collect();
+    assert_eq!(pair.gold_text, format!(" {}", firsts.join("; ")));
+    let parts: Vec<u32> = pair
+        .gold_answers
+        .iter()
+        .flat_map(|aliases| aliases[0].ids.clone())
+        .collect();
+    assert_eq!(parts, pair.gold_ids);
+
+    let judged = |answer: &str| task.judge(&pair, answer);
+    assert_eq!(judged(&pair.gold_text).em, 1.0);
+    assert_eq!((judged(firsts[0]).em, judged(firsts[0]).f1), (0.0, 0.5));
+    let observed = |text: &str| Observed {
+        query: "q".into(),
+        text: text.into(),
+    };
+    let seen = [
+        observed("Its mayor is Ann Lee."),
+        observed("An Italyish town"),
+    ];
+    let count = |notes: &str| task.count_notes(&first, notes, &seen);
+    assert_eq!(count("mayor: A. Lee"), NotesCount { seen: 1, kept: 1 });
+    assert_eq!(count("mayor: Leeds"), NotesCount { seen: 1, kept: 0 });
+    let rome = asked(1);
+    assert_eq!(
+        task.count_notes(&rome, "Italy", &seen),
+        NotesCount::default()
+    );
+}
+
+#[test]
+fn more_objectives_than_there_are_questions_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (experiment, task) = task(folder.path(), |experiment| {
+        experiment.evaluation.objectives = vec![4];
+    });
+    let error = task.ready(&experiment).unwrap_err().to_string();
+    assert!(error.contains("the 3 questions in"), "{error}");
+    assert!(error.contains("with 4 objectives"), "{error}");
+}
+
+#[test]
+fn without_libtorch_a_dense_retriever_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut experiment, task) = task(folder.path(), |_| {});
+    experiment.task.retrieval = Retrieval::Dense("e5".into());
+    let tokenizer = TextTokenizer::clone(task.tokenizer());
+    let refused = load(
+        &experiment.task,
+        Some(tokenizer),
+        &no_dense,
+        &mut |_, _, _| {},
+    );
+    assert!(
+        refused
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("without libtorch")
+    );
+    let unnamed = load(&experiment.task, None, &no_dense, &mut |_, _, _| {});
+    assert!(matches!(unnamed.err(), Some(TaskError::NoTokenizer)));
+}

@@ -1,0 +1,66 @@
+//! verl's data sets: Parquet files, a question a row.
+
+use std::fs::File;
+use std::path::Path;
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::{Field, Row};
+use serde_json::{Map, Number, Value};
+
+use super::question::SearchQuestion;
+use super::row::{Fault, bad_row, question};
+use crate::task::TaskError;
+
+/// Reads every row of a file.
+pub(super) fn read(path: &Path) -> Result<Vec<SearchQuestion>, TaskError> {
+    let file = File::open(path).map_err(|source| TaskError::UnreadableQuestions {
+        path: path.to_owned(),
+        source,
+    })?;
+    let broken = |error: parquet::errors::ParquetError| TaskError::BadQuestion {
+        path: path.to_owned(),
+        unit: "row",
+        number: 0,
+        problem: format!("it is no Parquet file that can be read ({error})"),
+        remedy: "write it again, with the compression snappy, gzip, lz4 or none",
+    };
+    let reader = SerializedFileReader::new(file).map_err(broken)?;
+    let rows = reader.get_row_iter(None).map_err(broken)?;
+    let mut questions = Vec::new();
+    for (row, number) in rows.zip(1..) {
+        let fault = |(problem, remedy): Fault| bad_row(path, "row", number, problem, remedy);
+        let row = json_of_row(&row.map_err(broken)?);
+        questions.push(question(row, number).map_err(fault)?);
+    }
+    Ok(questions)
+}
+
+fn json_of_row(row: &Row) -> Value {
+    let fields: Map<String, Value> = row
+        .get_column_iter()
+        .map(|(name, field)| (name.clone(), json_of(field)))
+        .collect();
+    Value::Object(fields)
+}
+
+/// Texts, numbers, lists and groups; what no question is made of (times, bytes) is null.
+fn json_of(field: &Field) -> Value {
+    let float = |number: f64| Number::from_f64(number).map_or(Value::Null, Value::Number);
+    match field {
+        Field::Bool(on) => Value::Bool(*on),
+        Field::Byte(number) => Value::from(*number),
+        Field::Short(number) => Value::from(*number),
+        Field::Int(number) => Value::from(*number),
+        Field::Long(number) => Value::from(*number),
+        Field::UByte(number) => Value::from(*number),
+        Field::UShort(number) => Value::from(*number),
+        Field::UInt(number) => Value::from(*number),
+        Field::ULong(number) => Value::from(*number),
+        Field::Float(number) => float(f64::from(*number)),
+        Field::Double(number) => float(*number),
+        Field::Str(text) => Value::String(text.clone()),
+        Field::Group(row) => json_of_row(row),
+        Field::ListInternal(list) => list.elements().iter().map(json_of).collect(),
+        _ => Value::Null,
+    }
+}
