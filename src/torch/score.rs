@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 use crate::engine::{EngineError, ScoreRequest, Scored, Weights};
 use crate::trajectory::TokenId;
 
-use super::batch::{check_ids, check_temperature, heat, packs, picked};
+use super::batch::{check_ids, check_temperature, heat, packs, picked, token_budget};
 use super::decoder::Decoder;
 use super::generate::pool_shape;
 use super::paged::{BLOCK, Layer, Reads, Writes};
@@ -92,7 +92,7 @@ fn score(decoder: &Decoder, requests: &[ScoreRequest]) -> Result<Vec<Scored>, En
     let mut scored = vec![Vec::new(); distinct.len()];
     let lengths: Vec<usize> = layouts.iter().map(|layout| layout.ids.len()).collect();
     let _guard = tch::no_grad_guard();
-    for pack in packs(&lengths, decoder.device) {
+    for pack in packs(&lengths, token_budget(decoder.device)) {
         let rows: Vec<&Layout> = pack.iter().map(|&row| &layouts[row]).collect();
         let temperatures: Vec<f32> = pack
             .iter()
