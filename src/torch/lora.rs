@@ -2,7 +2,7 @@
 //! `adapter_model.safetensors`. A checkpoint has that folder beside the weights that the adapters stand on.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
@@ -233,7 +233,7 @@ pub(super) fn load(decoder: &mut Decoder, folder: &Path) -> Result<(), EngineErr
 }
 
 /// Refuses what changes the sums and is not built.
-fn settings_of(path: &PathBuf, config: &Config) -> Result<LoraSettings, EngineError> {
+fn settings_of(path: &Path, config: &Config) -> Result<LoraSettings, EngineError> {
     let refuse = |field: &str, value: String, rule: &str| {
         Err(bad_file(
             path,
