@@ -254,7 +254,10 @@ fn a_mini_batch_that_is_not_finite_is_skipped_and_the_next_one_is_learned_from()
             panic!("two mini-batches were asked for");
         };
         assert!(first.skipped && first.tokens > 0 && !other.skipped);
-        assert!(report.skipped[0].contains("mini-batch 0 was skipped"), "{report:?}");
+        assert!(
+            report.skipped[0].contains("mini-batch 0 was skipped"),
+            "{report:?}"
+        );
         // Numbers, so that the record can be read again.
         assert!(first.pg_loss.is_finite() && first.grad_norm.is_finite());
         // Weights, moments and the number of steps are those of an engine that never saw it.
