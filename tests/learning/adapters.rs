@@ -47,7 +47,7 @@ fn rows(engine: &mut TorchEngine) -> LearnBatch {
         let mask: Vec<bool> = (0..ids.len()).map(|i| i > 2).collect();
         LearnRow {
             old_logprobs: score(engine, &ids, Weights::Policy),
-            advantages: vec![if n % 2 == 0 { 1.0 } else { -1.0 }; ids.len()],
+            advantages: vec![if n.is_multiple_of(2) { 1.0 } else { -1.0 }; ids.len()],
             ids,
             mask,
         }
@@ -113,7 +113,10 @@ fn sampled_log_probs_are_those_of_scoring_and_of_learning_with_adapters_too() {
         stop: Arc::from(Vec::<String>::new()),
         ignore_eos: true,
     };
-    let turn = engine.generate(&[request.clone()]).unwrap().remove(0);
+    let turn = engine
+        .generate(std::slice::from_ref(&request))
+        .unwrap()
+        .remove(0);
     let whole = [&request.context[..], &turn.ids].concat();
     let scored = score(&mut engine, &whole, Weights::Policy);
     assert!(gap(&turn.logprobs, &scored[20..]) < 1e-4);
