@@ -36,6 +36,8 @@ fn main() -> ExitCode {
         }) => commands::study(&file, jobs, out, &set),
         Some(Command::Score { model, ids }) => model_lines::score(&model, &ids),
         Some(Command::Generate { model }) => model_lines::generate(&model),
+        Some(Command::Eval(arguments)) => commands::eval(&arguments),
+        Some(Command::Serve(arguments)) => commands::serve(&arguments),
         Some(Command::Retrieve(arguments)) => commands::retrieve(&arguments),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),

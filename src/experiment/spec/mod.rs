@@ -5,6 +5,7 @@ mod experiment;
 mod generator;
 mod loss;
 mod measuring;
+mod retrieval;
 mod training;
 
 pub use credit::*;
@@ -12,4 +13,5 @@ pub use experiment::*;
 pub use generator::*;
 pub use loss::*;
 pub use measuring::*;
+pub use retrieval::*;
 pub use training::*;

@@ -1,0 +1,15 @@
+//! Search over HTTP in both directions, with everything that can go wrong there, and evaluations from
+//! questions to replay.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "search/evaluate.rs"]
+mod evaluate;
+#[path = "search/faults.rs"]
+mod faults;
+#[path = "search/peers.rs"]
+mod peers;
+#[path = "search/server.rs"]
+mod server;
+#[path = "search/world.rs"]
+mod world;
