@@ -270,11 +270,11 @@ mod bench {
             })
         }
 
-        /// The gold answer after every note's full history and after the note alone, for 8
-        /// trajectories: in one pass a trajectory, or each context by itself.
+        /// The gold answer after every note's full history and after the note alone: in one pass a
+        /// trajectory, or each context by itself.
         fn score(&mut self, turns: usize, per_context: bool) -> Value {
             let mut requests = Vec::new();
-            for n in 0..8u32 {
+            for n in 0..self.work.scored {
                 let contexts = self.work.scored_contexts(n, turns);
                 let answer = ids(self.work.vocabulary, 7_000 + n, ANSWER);
                 let request = |trunk: Vec<u32>, places: &[usize]| ScoreRequest {

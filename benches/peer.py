@@ -134,7 +134,7 @@ def compare(case, options, ours, model, work):
         ours.stdin.flush()
         return json.loads(ours.stdout.readline())
 
-    if options.rounds > 1:  # warm-up
+    if options.rounds > 1 and case != "multi-turn":  # warm-up, where a round is short
         own(), peer()
     rounds = [(own(), peer()) for _ in range(options.rounds)]
     counts = {(a.get("tokens", a.get("contexts")), b[0]) for a, b in rounds}

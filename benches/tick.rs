@@ -12,6 +12,9 @@ mod common;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam::channel::Receiver;
 
 use common::{Player, play, small_experiment};
 use palimpsest::engine::scripted::ScriptedEngine;
@@ -28,10 +31,11 @@ use palimpsest::trajectory::TrajectoryId;
 const LIVE: usize = 1_024;
 const TICKS: usize = 2_000;
 
-/// A scripted engine in whose steps one turn ends.
+/// A scripted engine in whose steps one turn ends, and that takes a step when it is let.
 struct OneByOne {
     inner: ScriptedEngine,
     waiting: VecDeque<GenerateRequest>,
+    may_step: Receiver<()>,
 }
 
 impl Engine for OneByOne {
@@ -40,6 +44,10 @@ impl Engine for OneByOne {
         Ok(())
     }
     fn step(&mut self) -> Result<Vec<Generated>, EngineError> {
+        if self.may_step.try_recv().is_err() {
+            std::thread::sleep(Duration::from_micros(50));
+            return Ok(Vec::new());
+        }
         self.inner
             .submit(self.waiting.pop_front().into_iter().collect())?;
         self.inner.step()
@@ -99,11 +107,13 @@ fn main() {
     let text = experiment.to_ron();
     let origin = Origin::At(folder.path().join("run"));
     let started = Started::new(&origin, experiment, &text, Arc::clone(&task), &[]).unwrap();
+    let (let_step, may_step) = crossbeam::channel::unbounded();
     let link = EngineLink::start(move || {
         let script = move |request: &GenerateRequest| play(task.as_ref(), Player::Perfect, request);
         Ok(OneByOne {
             inner: ScriptedEngine::new(Arc::new(script)),
             waiting: VecDeque::new(),
+            may_step,
         })
     })
     .unwrap();
@@ -113,6 +123,9 @@ fn main() {
     }
     let mut ticks: Vec<f64> = (0..TICKS)
         .map(|_| {
+            let_step.send(()).unwrap();
+            // The turn that ends now is received in this tick or in the next one.
+            std::thread::sleep(Duration::from_millis(1));
             let before = cpu_ms();
             app.update();
             cpu_ms() - before

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use palimpsest::experiment::DeviceSetting;
 
 /// Train long-horizon agents to write good notes, and see why each note was rewarded.
 #[derive(Parser, Debug)]
@@ -52,6 +53,9 @@ pub enum Command {
         /// File of lines to score; - for standard input
         #[arg(long, value_name = "FILE")]
         ids: PathBuf,
+        /// Where to compute: cpu, auto, cuda or cuda:N
+        #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
+        device: DeviceSetting,
     },
     /// Let a model write, as JSON lines: reads {"id", "input_ids" | "prompt" | "messages",
     /// "max_new_tokens", "temperature", "stop", "seed", "ignore_eos"} from standard input, prints
@@ -60,6 +64,9 @@ pub enum Command {
         /// Hugging Face folder with config.json, safetensors and tokenizer.json
         #[arg(long, value_name = "DIR")]
         model: PathBuf,
+        /// Where to compute: cpu, auto, cuda or cuda:N
+        #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
+        device: DeviceSetting,
     },
     /// Measure a policy on questions, and write table, transcripts and manifest; or run a measured one
     /// again from its transcripts, without model, corpus and network
@@ -71,6 +78,17 @@ pub enum Command {
     Retrieve(Retrieve),
     /// Say what was found on this machine, what is wanted, and how to mend it
     Doctor,
+}
+
+/// A device as the command line names it.
+fn device(name: &str) -> Result<DeviceSetting, String> {
+    match (name, name.strip_prefix("cuda:").map(str::parse)) {
+        ("auto", _) => Ok(DeviceSetting::Auto),
+        ("cpu", _) => Ok(DeviceSetting::Cpu),
+        ("cuda", _) => Ok(DeviceSetting::Cuda(0)),
+        (_, Some(Ok(number))) => Ok(DeviceSetting::Cuda(number)),
+        _ => Err("must be cpu, auto, cuda or cuda:N".to_owned()),
+    }
 }
 
 /// A corpus, and how its passages are found.

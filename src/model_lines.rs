@@ -7,15 +7,17 @@ mod without_torch {
     use std::path::Path;
     use std::process::ExitCode;
 
+    use palimpsest::experiment::DeviceSetting;
+
     const PROBLEM: &str = "this program was built without libtorch (feature `torch`), so it runs no \
                            model; build it with default features";
 
     /// See the module.
-    pub fn score(_: &Path, _: &Path) -> anyhow::Result<ExitCode> {
+    pub fn score(_: &Path, _: &Path, _: DeviceSetting) -> anyhow::Result<ExitCode> {
         Err(anyhow::anyhow!(PROBLEM))
     }
     /// See the module.
-    pub fn generate(_: &Path) -> anyhow::Result<ExitCode> {
+    pub fn generate(_: &Path, _: DeviceSetting) -> anyhow::Result<ExitCode> {
         Err(anyhow::anyhow!(PROBLEM))
     }
 }
@@ -32,6 +34,7 @@ mod with_torch {
     use std::path::Path;
     use std::process::ExitCode;
     use std::sync::Arc;
+    use std::time::{Duration, Instant};
 
     use anyhow::{Context as _, bail};
     use palimpsest::engine::{
@@ -48,10 +51,10 @@ mod with_torch {
     /// Ids that a line samples at most if it does not say.
     const MAX_NEW_TOKENS: u32 = 256;
 
-    /// Both commands compute in f32 on the CPU, so that their numbers can be compared.
-    fn settings() -> EngineSettings {
+    /// Both commands compute in f32, so that the numbers of two devices can be compared.
+    fn settings(device: DeviceSetting) -> EngineSettings {
         EngineSettings {
-            device: DeviceSetting::Cpu,
+            device,
             ..EngineSettings::default()
         }
     }
@@ -87,7 +90,7 @@ mod with_torch {
     }
 
     /// `palimpsest score --model DIR --ids FILE`.
-    pub fn score(model: &Path, file: &Path) -> anyhow::Result<ExitCode> {
+    pub fn score(model: &Path, file: &Path, device: DeviceSetting) -> anyhow::Result<ExitCode> {
         let (input, name): (Box<dyn Read>, _) = if file == Path::new("-") {
             (Box::new(std::io::stdin()), "standard input".to_owned())
         } else {
@@ -98,7 +101,7 @@ mod with_torch {
             )
         };
         let lines: Vec<(String, ToScore)> = read_lines(input, &name)?;
-        let mut engine = TorchEngine::from_folder(model, Arc::new(IdsAlone), &settings())?;
+        let mut engine = TorchEngine::from_folder(model, Arc::new(IdsAlone), &settings(device))?;
         let shape = engine.shape();
         let (rows, most) = (shape.vocab_size, shape.max_position_embeddings);
         let mut requests = Vec::new();
@@ -124,7 +127,10 @@ mod with_torch {
                 });
             }
         }
+        let started = Instant::now();
         let mut scored = engine.score(&requests)?.into_iter();
+        let ids = requests.iter().map(|request| request.trunk.len()).sum();
+        say_rate("scored", ids, started.elapsed());
         let mut out = std::io::stdout().lock();
         for (_, line) in lines {
             let logprobs = if line.input_ids.is_empty() {
@@ -243,14 +249,14 @@ mod with_torch {
     }
 
     /// `palimpsest generate --model DIR`.
-    pub fn generate(model: &Path) -> anyhow::Result<ExitCode> {
+    pub fn generate(model: &Path, device: DeviceSetting) -> anyhow::Result<ExitCode> {
         let lines: Vec<(String, ToWrite)> = read_lines(std::io::stdin(), "standard input")?;
         let texts = Texts::load(model)?;
         let vocabulary: Arc<dyn Vocabulary + Send + Sync> = match &texts.tokenizer {
             Some(tokenizer) => Arc::<TextTokenizer>::clone(tokenizer),
             None => Arc::new(IdsAlone),
         };
-        let mut engine = TorchEngine::from_folder(model, vocabulary, &settings())?;
+        let mut engine = TorchEngine::from_folder(model, vocabulary, &settings(device))?;
         let shape = engine.shape();
         let (rows, most) = (shape.vocab_size, shape.max_position_embeddings);
         let mut requests = Vec::new();
@@ -270,7 +276,10 @@ mod with_torch {
         if lines.iter().any(|(_, line)| line.messages.is_some()) {
             texts.check_turns();
         }
+        let started = Instant::now();
         let written = engine.generate(&requests)?;
+        let ids = written.iter().map(|turn| turn.ids.len()).sum();
+        say_rate("wrote", ids, started.elapsed());
         let mut out = std::io::stdout().lock();
         for ((_, line), turn) in lines.iter().zip(written) {
             let tokenizer = texts.tokenizer.as_ref();
@@ -336,6 +345,13 @@ mod with_torch {
             member: place as u32,
             ..TrajectoryId::default()
         }
+    }
+
+    /// Tells how fast it went, on standard error: `scripts/gpu_check` reads it.
+    fn say_rate(what: &str, ids: usize, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let rate = ids as f64 / seconds.max(1e-9);
+        tracing::info!("{what} {ids} ids in {seconds:.3} s, {rate:.0} a second");
     }
 
     fn check_ids(place: &str, ids: &[TokenId], rows: i64) -> anyhow::Result<()> {

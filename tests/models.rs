@@ -797,9 +797,8 @@ fn smollm2_scores_and_writes_as_transformers_does() {
         return;
     };
     let folder = folder.to_str().unwrap();
-    let messages =
-        json!([{"role": "user", "content": "What is the capital of France? It’s 2024."}]);
-    let text = "The river Rhine rises in the Swiss Alps, flows through 6 countries\nand ends at Rotterdam.";
+    let messages = json!([{"role": "user", "content": "What is the capital of France?"}]);
+    let text = "It’s 2024. The river Rhine rises in the Swiss Alps, flows through 6 countries\nand ends at Rotterdam.";
     let asked = [
         json!({"folder": folder, "messages": messages, "max_new_tokens": 24}),
         json!({"folder": folder, "text": text, "max_new_tokens": 24}),

@@ -14,6 +14,8 @@ pub struct Workload {
     pub vocabulary: u32,
     pub trajectories: u32,
     pub prompt_ids: usize,
+    /// Trajectories that are scored.
+    pub scored: u32,
     /// Ids that plain decoding writes.
     pub decode_new: u32,
     /// For each turn and trajectory, how much it writes.
@@ -33,6 +35,7 @@ impl Workload {
             vocabulary,
             trajectories,
             prompt_ids: 128,
+            scored: if vocabulary > 10_000 { 1 } else { 8 },
             decode_new: if vocabulary > 10_000 { 32 } else { 128 },
             new_ids: (0..TURNS)
                 .map(|turn| of_turn(turn).map(|(t, n)| number(t, n, TURN)).collect())
@@ -74,7 +77,7 @@ impl Workload {
             (first..first + count).map(|n| self.prompt(n)).collect()
         };
         let scored = |turns: usize| -> Vec<Value> {
-            (0..8)
+            (0..self.scored)
                 .map(|n| {
                     let (full, alone) = self.scored_contexts(n, turns);
                     let contexts = [full, alone].concat();

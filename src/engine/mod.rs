@@ -42,6 +42,12 @@ pub enum EngineError {
     /// The backend failed.
     #[error("the engine failed: {0}")]
     Backend(String),
+    /// The device has too little memory for what was asked.
+    #[error(
+        "out of memory: {0}; ask for less at once (engine.cache_bytes for generating, the micro-batch of the \
+         learner, shorter contexts), or compute where there is more"
+    )]
+    OutOfMemory(String),
     /// Reading or writing failed.
     #[error("cannot write {path:?}: {source}")]
     Io {

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 
 use tch::{Device, Tensor};
 
+use super::batch::picked;
 use super::weights::{Parameter, Shape, Slot, initial, slots};
 
 /// One block. Matrices are [out, in].
@@ -44,7 +45,7 @@ pub(super) struct Decoder {
 
 /// What a forward pass leaves.
 pub(super) struct Hidden {
-    /// After the last norm, [batch, time, hidden].
+    /// After the last norm, the rows that were asked for, [rows, hidden].
     pub last: Tensor,
     /// The residual stream after the first block, [batch, time, hidden].
     pub first_block: Tensor,
@@ -217,12 +218,15 @@ impl Decoder {
     }
 
     /// Runs the blocks over `ids` [batch, time] at `positions` (same size; 0.. if none).
+    /// `wanted` numbers the rows of [batch * time] whose last state somebody reads: the others are left
+    /// out of the last feed-forward, where they would only cost time.
     /// `attend(layer, q, k, v)` gets q [batch, time, heads, head_dim] and k, v [batch, time,
     /// kv heads, head_dim], already rotated, and returns [batch, time, heads * head_dim].
     pub fn forward(
         &self,
         ids: &Tensor,
         positions: Option<&Tensor>,
+        wanted: &[i64],
         mut attend: impl FnMut(usize, &Tensor, &Tensor, &Tensor) -> Tensor,
     ) -> Hidden {
         let s = &self.shape.settings;
@@ -243,6 +247,8 @@ impl Decoder {
         let (cos, sin) = (table(&self.cos), table(&self.sin));
         let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
         let mut first_block = None;
+        let last_layer = self.blocks.len().saturating_sub(1);
+        let mut chosen = false;
         for (layer, block) in self.blocks.iter().enumerate() {
             let qkv = self
                 .normed(&x, &block.attention_norm)
@@ -253,12 +259,17 @@ impl Decoder {
                 queries_and_keys = self.heads_normed(&queries_and_keys, weights);
             }
             let rotated = rotate(&queries_and_keys, &cos, &sin);
-            let attended = attend(
+            let mut attended = attend(
                 layer,
                 &rotated.narrow(2, 0, heads),
                 &rotated.narrow(2, heads, kv),
                 &qkv.narrow(2, heads + kv, kv),
             );
+            // The first block's output is read whole.
+            if layer == last_layer && first_block.is_some() {
+                (attended, x) = (picked(&attended, wanted), picked(&x, wanted));
+                chosen = true;
+            }
             // Never in place: the backward pass still needs the old x.
             x = attended.linear(&block.output, block.output_bias.as_ref()) + &x;
             let gate_up = self
@@ -269,8 +280,13 @@ impl Decoder {
             x = gated.linear(&block.down, block.down_bias.as_ref()) + &x;
             first_block.get_or_insert_with(|| x.shallow_clone());
         }
+        let last = if chosen {
+            x.shallow_clone()
+        } else {
+            picked(&x, wanted)
+        };
         Hidden {
-            last: self.normed(&x, &self.norm),
+            last: self.normed(&last, &self.norm),
             first_block: first_block.unwrap_or(x),
         }
     }

@@ -8,10 +8,10 @@ use crate::engine::{EngineError, GenerateRequest, Generated};
 use crate::random;
 use crate::trajectory::{TokenId, TrajectoryId};
 
-use super::batch::{check_ids, picked};
+use super::batch::check_ids;
 use super::budget::cache_blocks;
 use super::decoder::Decoder;
-use super::paged::{Layer, PoolShape, Reads, Writes};
+use super::paged::{BLOCK, Layer, PoolShape, Reads, Writes};
 use super::sample::{Choice, check_sampling, sample};
 use super::scheduler::{Scheduler, StepLimits, Work};
 use super::sequence::Sequence;
@@ -61,14 +61,17 @@ impl Generation {
         let settings = &decoder.shape.settings;
         let layers = settings.num_hidden_layers;
         let scheduler = self.scheduler.get_or_insert_with(|| {
-            Scheduler::new(
-                cache_blocks(self.cache_bytes, shape, layers),
-                settings.max_position_embeddings.unsigned_abs() as usize,
-                match decoder.device {
-                    Device::Cpu => ON_CPU,
-                    _ => ON_DEVICE,
-                },
-            )
+            let limits = match decoder.device {
+                Device::Cpu => ON_CPU,
+                _ => ON_DEVICE,
+            };
+            let room = settings.max_position_embeddings.unsigned_abs() as usize;
+            let mut blocks = cache_blocks(self.cache_bytes, shape, layers);
+            if !shape.lazy() {
+                // Every block is written to before the first step: no more than twice what can run.
+                blocks = blocks.min(2 * limits.rows * room.div_ceil(BLOCK));
+            }
+            Scheduler::new(blocks, room, limits)
         });
         scheduler.submit(requests)
     }
@@ -188,15 +191,16 @@ fn run(
             .unsqueeze(0)
             .to_device(decoder.device)
     };
-    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), |layer, q, k, v| {
+    let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
         let layer = &layers[layer];
         layer.write(k, v, &writes);
         layer.attend(q, &reads)
-    });
+    };
+    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), &last, attend);
     if turns.is_empty() {
         return Vec::new();
     }
-    let logits = decoder.logits(&picked(&hidden.last, &last));
+    let logits = decoder.logits(&hidden.last);
     let choices: Vec<Choice<'_>> = turns
         .iter()
         .map(|(_, sequence)| {

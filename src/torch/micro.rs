@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::engine::{LearnBatch, LearnRow, Mismatch};
 
-use super::batch::{chunks, heat, padded, picked};
+use super::batch::{chunks, heat, padded};
 use super::decoder::{Decoder, attention};
 use super::loss::{Aggregation, Bounds, Denominators, PolicyForm, PolicyTerms, Tokens, importance};
 use super::score::host;
@@ -109,8 +109,10 @@ impl Micro {
 
     /// Log-softmax at the trained tokens [tokens, vocab], and the log-probs of those tokens.
     pub(super) fn policy(&self, decoder: &Decoder, temperature: f32) -> (Tensor, Tensor) {
-        let hidden = decoder.forward(&self.ids, None, |_, q, k, v| attention(q, k, v, None));
-        let logits = decoder.logits(&picked(&hidden.last, &self.trained.index));
+        let hidden = decoder.forward(&self.ids, None, &self.trained.index, |_, q, k, v| {
+            attention(q, k, v, None)
+        });
+        let logits = decoder.logits(&hidden.last);
         let log_softmax = match heat(temperature) {
             1.0 => logits.log_softmax(-1, None::<Kind>),
             heat => (logits / f64::from(heat)).log_softmax(-1, None::<Kind>),

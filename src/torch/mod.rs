@@ -262,6 +262,39 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, Engine
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("an operator of libtorch failed");
-        Err(EngineError::Backend(text.to_owned()))
+        Err(failure(text))
     })
+}
+
+/// What libtorch's allocators say, on the processor and on CUDA, and C++ itself.
+const NO_MEMORY: [&str; 3] = ["can't allocate memory", "out of memory", "bad_alloc"];
+
+/// The error behind an exception of libtorch.
+fn failure(text: &str) -> EngineError {
+    let mut lines = text.lines();
+    match lines.find(|line| NO_MEMORY.iter().any(|said| line.contains(said))) {
+        Some(line) => EngineError::OutOfMemory(line.trim().to_owned()),
+        None => EngineError::Backend(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_told_as_such_and_other_failures_as_libtorch_says() {
+        // Four petabytes: more than any address space holds.
+        let huge = guarded(|| Ok(tch::Tensor::zeros([1 << 50], tch::kind::FLOAT_CPU)));
+        let Err(EngineError::OutOfMemory(said)) = huge else {
+            panic!("{huge:?}");
+        };
+        assert!(said.contains("4503599627370496 bytes"), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+        let wrong = guarded(|| {
+            let ones = tch::Tensor::ones([2, 3], tch::kind::FLOAT_CPU);
+            Ok(ones.matmul(&ones))
+        });
+        assert!(matches!(wrong, Err(EngineError::Backend(_))), "{wrong:?}");
+    }
 }

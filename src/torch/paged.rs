@@ -114,6 +114,11 @@ impl PoolShape {
         2 * 4 * (BLOCK as u64) * (self.key_heads * self.dim).unsigned_abs()
     }
 
+    /// Whether memory is taken only as it is written to.
+    pub fn lazy(&self) -> bool {
+        self.native()
+    }
+
     fn native(&self) -> bool {
         native::can(
             self.device,

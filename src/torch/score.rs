@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 use crate::engine::{EngineError, ScoreRequest, Scored, Weights};
 use crate::trajectory::TokenId;
 
-use super::batch::{check_ids, check_temperature, heat, packs, picked};
+use super::batch::{check_ids, check_temperature, heat, packs};
 use super::decoder::Decoder;
 use super::generate::pool_shape;
 use super::paged::{BLOCK, Layer, Reads, Writes};
@@ -132,16 +132,18 @@ fn forward(decoder: &Decoder, rows: &[&Layout], temperatures: &[f32]) -> Vec<f32
     // The keys and values of a layer are not needed after it.
     let scratch = Layer::new(pool_shape(decoder), i64::from(pass.blocks));
     let row = |list: &[i64]| Tensor::from_slice(list).unsqueeze(0).to_device(device);
-    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), |_, q, k, v| {
+    let attend = |_: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
         scratch.write(k, v, &pass.writes);
         scratch.attend(q, &pass.reads)
-    });
+    };
+    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), &index, attend);
     // A large vocabulary is gone through in pieces, so that its logits fit into memory.
     let piece = (LOGITS / decoder.shape.settings.vocab_size.max(1) as usize).max(1);
     let mut logprobs = Vec::with_capacity(index.len());
-    let pieces = index.chunks(piece).zip(targets.chunks(piece));
-    for ((index, targets), heats) in pieces.zip(heats.chunks(piece)) {
-        let mut logits = decoder.logits(&picked(&hidden.last, index));
+    let states = hidden.last.split(piece as i64, 0);
+    let pieces = states.iter().zip(targets.chunks(piece));
+    for ((states, targets), heats) in pieces.zip(heats.chunks(piece)) {
+        let mut logits = decoder.logits(states);
         if heats.iter().any(|&t| t != 1.0) {
             logits /= Tensor::from_slice(heats).unsqueeze(1).to_device(device);
         }

@@ -243,10 +243,6 @@ fn backward(
         let ids = padded(&inputs, device);
         let width = ids.size()[1];
         let positions = positions(&rows).map(|p| padded(&p, device));
-        let hidden = decoder.forward(&ids, positions.as_ref(), |_, q, k, v| {
-            attention(q, k, v, None)
-        });
-
         let (mut index, mut targets, mut looked) = (Vec::new(), Vec::new(), Vec::new());
         for (line, (&row, r)) in (0i64..).zip(chunk.iter().zip(&rows)) {
             for (at, _) in r.mask.iter().enumerate().filter(|(_, m)| **m) {
@@ -258,10 +254,13 @@ fn backward(
                 looked.push((line * width + at as i64, back));
             }
         }
+        let hidden = decoder.forward(&ids, positions.as_ref(), &index, |_, q, k, v| {
+            attention(q, k, v, None)
+        });
         let mut loss = Vec::new();
         if !index.is_empty() {
             let targets = Tensor::from_slice(&targets).to_device(device);
-            let logits = decoder.logits(&picked(&hidden.last, &index));
+            let logits = decoder.logits(&hidden.last);
             let cross_entropy =
                 logits.cross_entropy_loss(&targets, None::<&Tensor>, Reduction::Sum, -100, 0.0)
                     / all_targets;

@@ -22,11 +22,11 @@
 namespace {
 
 constexpr int BLOCK = 16;
-// Most query rows of a tile, most scores of a tile (so that they stay in the cache), and most queries whose
-// sums stand in registers at once.
-constexpr int64_t TILE_ROWS = 8;
-constexpr int64_t TILE_SCORES = 1 << 16;
+// Queries whose sums stand in registers at once; most queries of a tile, if a row has not more of its own;
+// most scores of a tile, so that they stay in the cache.
 constexpr int TOGETHER = 6;
+constexpr int64_t TILE_QUERIES = 4 * TOGETHER;
+constexpr int64_t TILE_SCORES = 1 << 16;
 // Query heads that may share a key head.
 constexpr int MOST_GROUP = 64;
 // Leading blocks that two sequences must share to stand in one tile.
@@ -219,7 +219,8 @@ void JOIN(palimpsest_attend_, VARIANT)(const Attention *a) {
     }
     auto blocks = [](int64_t length) { return (length + BLOCK - 1) / BLOCK; };
     const int64_t line = blocks(longest) * BLOCK;
-    const int64_t most_rows = std::clamp<int64_t>(TILE_SCORES / (group * std::max<int64_t>(line, 1)), 1, TILE_ROWS);
+    const int64_t fitting = std::min(TILE_QUERIES, TILE_SCORES / std::max<int64_t>(line, 1));
+    const int64_t most_rows = std::max<int64_t>(fitting / group, 1);
     std::vector<Tile> tiles;
     for (int64_t r = 0; r < int64_t(rows.size()); r++) {
         const Row &row = rows[r];
@@ -249,8 +250,8 @@ void JOIN(palimpsest_attend_, VARIANT)(const Attention *a) {
     (void)threaded;
 #pragma omp parallel num_threads(a->threads) if (threaded)
     {
-        std::vector<float> queries(TILE_ROWS * group * dim), sums(TILE_ROWS * group * dim);
-        std::vector<float> scores(TILE_ROWS * group * line);
+        std::vector<float> queries(most_rows * group * dim), sums(most_rows * group * dim);
+        std::vector<float> scores(most_rows * group * line);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < tasks; task++) {
             const Tile &tile = tiles[task / kv];
@@ -263,12 +264,14 @@ void JOIN(palimpsest_attend_, VARIANT)(const Attention *a) {
                 for (int d = 0; d < dim; d++) queries[m * dim + d] = q[d] * scale;
             }
             const int32_t *shared = rows[tile.first].table;
+            // Later tiles of a context find its blocks in the cache.
+            const bool cold = tile.first == 0 || rows[tile.first - 1].table != shared;
             for (int64_t b = 0; b < tile.common; b++) {
-                prefetch(keys + shared[std::min(b + 2, tile.common - 1)] * stride, dim);
+                if (cold) prefetch(keys + shared[std::min(b + 2, tile.common - 1)] * stride, dim);
                 score_all(count, queries.data(), keys + shared[b] * stride, dim,
                           scores.data() + b * BLOCK, line);
             }
-            float totals[TILE_ROWS * MOST_GROUP];
+            float totals[MOST_GROUP];
             for (int64_t r = 0; r < tile.count; r++) {
                 const Row &row = rows[tile.first + r];
                 const int64_t own = blocks(row.length), end = std::max(own, tile.common) * BLOCK;
@@ -285,7 +288,7 @@ void JOIN(palimpsest_attend_, VARIANT)(const Attention *a) {
             int64_t most = 0;
             for (int64_t r = 0; r < tile.count; r++) most = std::max(most, rows[tile.first + r].length);
             for (int64_t b = 0; b < tile.common; b++) {
-                prefetch(values + shared[std::min(b + 2, tile.common - 1)] * stride, dim);
+                if (cold) prefetch(values + shared[std::min(b + 2, tile.common - 1)] * stride, dim);
                 int n = int(std::min<int64_t>(BLOCK, most - b * BLOCK));
                 gather_all(count, scores.data() + b * BLOCK, line, values + shared[b] * stride, dim, n,
                            sums.data());
