@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use palimpsest::retrieval::{Corpus, LexicalIndex, Retriever};
-use palimpsest::task::search::read_questions;
+use palimpsest::task::search::{SearchQuestion, read_questions};
 use serde_json::json;
 
 /// Rounds over all questions.
@@ -45,7 +45,7 @@ fn main() {
         json!({"case": "lexical_index", "passages": corpus.len(), "seconds": seconds})
     );
     let questions = read_questions(questions).unwrap();
-    let texts: Vec<String> = questions.iter().map(|question| question.text()).collect();
+    let texts: Vec<String> = questions.iter().map(SearchQuestion::text).collect();
     queries("lexical_queries", &corpus, &lexical, &texts, ROUNDS);
     #[cfg(feature = "torch")]
     torch::cases(&corpus, &texts, rest.first().map(PathBuf::as_path));

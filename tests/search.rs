@@ -9,7 +9,11 @@ mod evaluate;
 mod faults;
 #[path = "search/peers.rs"]
 mod peers;
+#[path = "search/players.rs"]
+mod players;
 #[path = "search/server.rs"]
 mod server;
+#[path = "search/whole.rs"]
+mod whole;
 #[path = "search/world.rs"]
 mod world;

@@ -82,6 +82,8 @@ settings! {
         result_shape: ResultShape = ResultShape::SearchR1;
         /// Search: tell the policy the protocol before the question.
         instructions: bool = true;
+        /// Search: show a worked example before the question, in the form of the context.
+        example: bool = false;
         /// Search: put the question into the chat template of the policy, as a message of the user.
         chat: bool = false;
         /// Search: read pages of the live web that the corpus has not; never those of this machine or its network.

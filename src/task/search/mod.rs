@@ -5,6 +5,7 @@ mod judge;
 mod question;
 mod row;
 mod task;
+mod told;
 mod verl_rows;
 
 pub use compose::compose;

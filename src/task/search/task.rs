@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rand::RngExt as _;
 
 use super::judge::{count_notes, judge};
+use super::told::{example, has_its_own_words, instructions};
 use super::{Asked, SearchQuestion, compose, read_questions};
 use crate::engine::SupervisedPart;
 use crate::experiment::{
@@ -21,42 +22,6 @@ use crate::task::{Judgement, NotesCount, Observed, Split, Task, TaskError};
 use crate::tokenizer::{ChatMessage, TextTokenizer};
 use crate::trajectory::{GoldAlias, Objective, QuestionData, TokenId};
 
-/// What the policy is told before the question, if it is told.
-const NOTED: &str = "Answer the question. In every turn write all that you know so far between \
-<mem> and </mem>, then what to do next between <think> and </think>, then exactly one of: a search \
-between <search> and </search>, the address of a page to read between <access> and </access>, or the \
-answer between <answer> and </answer>. You may not see earlier turns again: what is not in your notes \
-is lost. Several questions are parted by \";\": answer all of them in order, parted by \";\".\n";
-
-/// The same for turns without notes, of which all stay in view (ReAct).
-const BARE: &str = "Answer the question. In every turn write what to do next between <think> and \
-</think>, then exactly one of: a search between <search> and </search>, the address of a page to read \
-between <access> and </access>, or the answer between <answer> and </answer>. Several questions are \
-parted by \";\": answer all of them in order, parted by \";\".\n";
-
-/// The same for turns whose thought is the only memory (MEM1).
-const ONE_STATE: &str = "Answer the question. In every turn write all that you know so far and what to \
-do next between <think> and </think>, then exactly one of: a search between <search> and </search>, the \
-address of a page to read between <access> and </access>, or the answer between <answer> and </answer>. \
-You will see only your last turn and its result again: what is not in your last thought is lost. \
-Several questions are parted by \";\": answer all of them in order, parted by \";\".\n";
-
-/// The same for reading a document in parts (MemAgent).
-const READING: &str = "Answer the question from a text that you read in parts. After every part write \
-between <mem> and </mem> all that you know so far that helps to answer: only these notes are kept. When \
-no part follows, think between <think> and </think>, then write the answer between <answer> and \
-</answer>. Several questions are parted by \";\": answer all of them in order, parted by \";\".\n";
-
-/// What the policy is told in a context.
-fn instructions(context: ContextKind) -> &'static str {
-    match context {
-        ContextKind::NoNotes => BARE,
-        ContextKind::Mem1 => ONE_STATE,
-        ContextKind::Chunks => READING,
-        _ => NOTED,
-    }
-}
-
 /// Questions over a corpus.
 pub struct SearchTask {
     tokenizer: Arc<TextTokenizer>,
@@ -65,6 +30,7 @@ pub struct SearchTask {
     train: Vec<SearchQuestion>,
     test: Vec<SearchQuestion>,
     instructions: bool,
+    example: bool,
     /// What the chat template puts before and behind a prompt.
     frame: (String, String),
     answer_prefix: Vec<TokenId>,
@@ -103,6 +69,7 @@ impl SearchTask {
             train,
             test,
             instructions: settings.instructions,
+            example: settings.example,
             frame,
             composed: Mutex::default(),
         })
@@ -127,8 +94,13 @@ impl SearchTask {
         } else {
             ""
         };
+        let shown = if self.example {
+            example(context)
+        } else {
+            String::new()
+        };
         let (before, behind) = &self.frame;
-        format!("{before}{told}<q> {question}</q>{behind}")
+        format!("{before}{told}{shown}<q> {question}</q>{behind}")
     }
 
     /// The document that the parts are made of: the passages that fit best, in the order of the corpus.
@@ -278,7 +250,7 @@ impl Task for SearchTask {
         context: ContextKind,
         chunks: &ChunkSettings,
     ) -> Result<Option<QuestionData>, TaskError> {
-        if instructions(context) == NOTED {
+        if !has_its_own_words(context) {
             return Ok(None);
         }
         let asked: Vec<&str> = question
