@@ -68,6 +68,12 @@ pub enum Command {
         #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
         device: DeviceSetting,
     },
+    /// Measure a policy on questions, and write table, transcripts and manifest; or run a measured one
+    /// again from its transcripts, without model, corpus and network
+    Eval(Eval),
+    /// Offer a corpus over HTTP as Search-R1's and ASearcher's servers do: POST /retrieve, POST /access,
+    /// GET /health. Prints its address
+    Serve(Serve),
     /// Find the passages of questions in a corpus, and say how many of the supporting ones are there
     Retrieve(Retrieve),
     /// Say what was found on this machine, what is wanted, and how to mend it
@@ -85,18 +91,12 @@ fn device(name: &str) -> Result<DeviceSetting, String> {
     }
 }
 
-/// Arguments of retrieving.
+/// A corpus, and how its passages are found.
 #[derive(Args, Debug)]
-pub struct Retrieve {
+pub struct Finding {
     /// Corpus: JSON lines with "contents" (title, line break, text) and perhaps "url"
     #[arg(long, value_name = "FILE")]
     pub corpus: PathBuf,
-    /// Questions: JSON lines, or Parquet in verl's rows
-    #[arg(long, value_name = "FILE")]
-    pub questions: PathBuf,
-    /// Passages a question
-    #[arg(long, value_name = "N", default_value = "10")]
-    pub topk: std::num::NonZeroUsize,
     /// How passages are found
     #[arg(long, value_enum, default_value = "lexical")]
     pub mode: RetrieveMode,
@@ -104,6 +104,81 @@ pub struct Retrieve {
     /// PALIMPSEST_ENCODER, else the one that `make encoder` has fetched
     #[arg(long, value_name = "DIR")]
     pub encoder: Option<PathBuf>,
+    /// How dense and hybrid find the nearest vectors
+    #[arg(long, value_enum, default_value = "exact")]
+    pub index: DenseMode,
+}
+
+/// How the nearest vectors are found.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DenseMode {
+    /// By comparing all
+    Exact,
+    /// By a graph of near neighbours: for large corpora
+    Hnsw,
+}
+
+/// Arguments of serving.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// What is offered.
+    #[command(flatten)]
+    pub finding: Finding,
+    /// Address to listen at; anything but a loopback address lets other machines in
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub host: std::net::IpAddr,
+    /// Port; 0 takes a free one
+    #[arg(long, value_name = "N", default_value = "8000")]
+    pub port: u16,
+    /// Passages a query where the request names no number
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub topk: std::num::NonZeroUsize,
+    /// Requests that are worked on at once; by default as many as there are cores
+    #[arg(long, value_name = "N")]
+    pub workers: Option<std::num::NonZeroUsize>,
+    /// Requests under way, those that wait included; a further one is answered with 503
+    #[arg(long, value_name = "N", default_value = "256")]
+    pub queue: std::num::NonZeroUsize,
+    /// Longest body of a request, KiB
+    #[arg(long, value_name = "N", default_value = "1024")]
+    pub body_kib: std::num::NonZeroUsize,
+    /// Time of a request, seconds
+    #[arg(long, value_name = "N", default_value = "30")]
+    pub seconds: std::num::NonZeroU32,
+    /// Write a file named Host{IP}_IP{PORT}.txt here, by which ASearcher's clients find their server
+    #[arg(long, value_name = "DIR")]
+    pub save_dir: Option<PathBuf>,
+}
+
+/// Arguments of measuring.
+#[derive(Args, Debug)]
+pub struct Eval {
+    /// Experiment file (RON): its policy, task, limits and evaluation settings hold, nothing is trained
+    #[arg(long, value_name = "FILE", required_unless_present = "replay")]
+    pub experiment: Option<PathBuf>,
+    /// Run the evaluation in this folder again from its transcripts, and compare
+    #[arg(long, value_name = "RUN", conflicts_with = "experiment")]
+    pub replay: Option<PathBuf>,
+    /// Make the run folder exactly here instead of a numbered one under the folder of runs
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// Override one setting, as in `--set evaluation.questions=20`; may be repeated
+    #[arg(long = "set", value_name = "K=V")]
+    pub set: Vec<String>,
+}
+
+/// Arguments of retrieving.
+#[derive(Args, Debug)]
+pub struct Retrieve {
+    /// What is searched.
+    #[command(flatten)]
+    pub finding: Finding,
+    /// Questions: JSON lines, or Parquet in verl's rows
+    #[arg(long, value_name = "FILE")]
+    pub questions: PathBuf,
+    /// Passages a question
+    #[arg(long, value_name = "N", default_value = "10")]
+    pub topk: std::num::NonZeroUsize,
     /// Write a JSON line a question, and a last one with the recall
     #[arg(long)]
     pub json: bool,

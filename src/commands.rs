@@ -1,7 +1,12 @@
 //! The modes of the program.
 
+mod eval;
+mod experiment;
 mod library;
+mod manifest;
+mod replay;
 mod retrieve;
+mod serve;
 mod settle;
 
 use std::collections::BTreeMap;
@@ -11,21 +16,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use bevy_app::App;
 use palimpsest::engine::remote::{NoLearner, RemoteEngine};
 use palimpsest::engine::{Engine, EngineError, EngineLink};
-use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, Resolved};
+use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, TaskKind};
 #[cfg(feature = "torch")]
 use palimpsest::hub::Hub;
-use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
-use palimpsest::run::{Origin, Recorder, Screen, Started, build_app, plugins, run_to_end};
+use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_report};
+use palimpsest::run::{Launch, Recorder, Screen, Started, build_app, plugins, run_to_end};
 use palimpsest::task::Task;
 use palimpsest::tokenizer::TextTokenizer;
-use palimpsest::tools::Interrupts;
+use palimpsest::tools::{Interrupts, ToolLink};
 
 use crate::arguments::Train;
+use experiment::{already_finished, read_experiment, recorded_text};
 use settle::settle_paths;
 
+pub use eval::eval;
 pub use retrieve::retrieve;
+pub use serve::serve;
 
 /// Exit code of a bad experiment file.
 const BAD_FILE: u8 = 2;
@@ -73,16 +82,7 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     let mut experiment = resolved.experiment;
     settle_paths(&mut experiment)?;
     let text = recorded_text(&experiment, arguments.resume.as_deref());
-    let tokenizer = policy_tokenizer(&experiment, checkpoint.as_deref())?;
-    let mut bar = library::Bar::default();
-    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
-        &experiment.task,
-        tokenizer,
-        &|corpus, folder, tell| library::open_dense(&experiment.engine, corpus, folder, tell),
-        &mut |what, done, total| bar.tell(what, done, total),
-    )?);
-    bar.end();
-    task.ready(&experiment)?;
+    let task = open_task(&experiment, checkpoint.as_deref())?;
     // The engine comes first: a policy that cannot be loaded leaves no run folder behind.
     let link = start_engine(experiment.clone(), Arc::clone(&task), checkpoint.clone())?;
     let Started { launch, .. } =
@@ -95,14 +95,7 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         ),
         None => tracing::info!("run folder {run:?}"),
     }
-    let interrupts = Interrupts::default();
-    let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
-    app.world()
-        .resource::<palimpsest::tools::ToolLink>()
-        .listen_for_interrupts(&interrupts);
-    app.insert_non_send(Screen::default());
-    let outcome = run_to_end(&mut app).map_err(plain);
-    app.world_mut().remove_non_send::<Screen>();
+    let (app, outcome) = drive(launch, link, None)?;
     // The summary and the report tell of a failed run too.
     let seconds = app
         .world()
@@ -127,133 +120,42 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is run, where its record goes, and the checkpoint it begins from.
-type Read = Result<(Resolved, Origin, Option<PathBuf>), ExperimentErrors>;
-
-/// The experiment and where its run goes.
-fn read_experiment(arguments: &Train) -> anyhow::Result<Read> {
-    if let Some(run) = &arguments.resume {
-        return read_resumed(arguments, run);
-    }
-    let file = arguments
-        .experiment
-        .as_deref()
-        .context("--experiment FILE is missing")?;
-    Ok(Experiment::load(file, &arguments.set).map(|read| {
-        let origin = match &arguments.run_dir {
-            Some(folder) => Origin::At(folder.clone()),
-            None => Origin::New(read.experiment.record.runs.clone().into()),
-        };
-        (read, origin, None)
-    }))
+/// The task of an experiment, checked to be able to ask what is wanted.
+fn open_task(experiment: &Experiment, checkpoint: Option<&Path>) -> anyhow::Result<Arc<dyn Task>> {
+    let tokenizer = policy_tokenizer(experiment, checkpoint)?;
+    let mut bar = library::Bar::default();
+    let task: Arc<dyn Task> = Arc::from(palimpsest::task::load(
+        &experiment.task,
+        tokenizer,
+        &|corpus, folder, tell| {
+            let (engine, kind) = (&experiment.engine, experiment.task.index);
+            library::open_dense(engine, kind, corpus, folder, tell)
+        },
+        &mut |what, done, total| bar.tell(what, done, total),
+    )?);
+    bar.end();
+    task.ready(experiment)?;
+    Ok(task)
 }
 
-/// The experiment that a run folder holds, with the overrides that a resume allows. With a
-/// checkpoint the policy's first folder is not needed any more.
-fn read_resumed(arguments: &Train, run: &Path) -> anyhow::Result<Read> {
-    let folder = RunFolder::look(run)?;
-    let file = folder.file("experiment.ron");
-    let checkpoint = match folder.latest_checkpoint() {
-        Ok(checkpoint) => Some(checkpoint),
-        Err(RecordError::NoCheckpoint { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let mut overrides = arguments.set.clone();
-    if let Some(checkpoint) = &checkpoint {
-        overrides.push(format!(
-            "policy=Folder({:?})",
-            checkpoint.display().to_string()
-        ));
+/// Runs to the end with a progress line and Ctrl-C; with other tools than the task's if some are given.
+fn drive(
+    launch: Launch,
+    link: EngineLink,
+    tools: Option<ToolLink>,
+) -> anyhow::Result<(App, anyhow::Result<RunStatus>)> {
+    let interrupts = Interrupts::default();
+    let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
+    if let Some(tools) = tools {
+        app.insert_resource(tools);
     }
-    let recorded = match Experiment::load(&file, &overrides[arguments.set.len()..]) {
-        Ok(recorded) => recorded.experiment,
-        Err(problems) => return Ok(Err(problems)),
-    };
-    if let Some(named) = &arguments.experiment {
-        warn_if_other(named, &recorded);
-    }
-    let resolved = match Experiment::load(&file, &overrides) {
-        Ok(resolved) => resolved,
-        Err(problems) => return Ok(Err(problems)),
-    };
-    let changed = &resolved.experiment;
-    let fixed = [
-        ("name", changed.name != recorded.name),
-        ("seed", changed.seed != recorded.seed),
-        ("task", changed.task != recorded.task),
-        ("cold_start", changed.cold_start != recorded.cold_start),
-        (
-            "policy",
-            arguments
-                .set
-                .iter()
-                .any(|set| set.trim_start().starts_with("policy")),
-        ),
-    ];
-    let fixed: Vec<&str> = fixed
-        .iter()
-        .filter(|(_, on)| *on)
-        .map(|(name, _)| *name)
-        .collect();
-    if !fixed.is_empty() {
-        return Err(anyhow!(
-            "--set changes {} of a run that has begun; these stay as they are, start a run of its own for others",
-            fixed.join(", ")
-        ));
-    }
-    Ok(Ok((
-        resolved,
-        Origin::Resume(run.to_path_buf()),
-        checkpoint,
-    )))
-}
-
-/// The experiment as the run folder records it: a resumed run begins from a checkpoint, but its
-/// file goes on naming the policy that it began with.
-fn recorded_text(experiment: &Experiment, resumed: Option<&Path>) -> String {
-    let mut recorded = experiment.clone();
-    if let Some(run) = resumed
-        && let Ok(begun) = Experiment::load(&run.join("experiment.ron"), &[])
-    {
-        recorded.policy = begun.experiment.policy;
-    }
-    recorded.to_ron()
-}
-
-/// Whether a run has done all its steps already; says so.
-fn already_finished(run: &Path, experiment: &Experiment) -> anyhow::Result<bool> {
-    let view = RunRecord::read(&RunFolder::look(run)?)?.view();
-    let steps = experiment.learner.steps;
-    if steps < view.steps {
-        return Err(anyhow!(
-            "learner.steps {steps}, but the run in {run:?} has done {} already; --set learner.steps to more",
-            view.steps
-        ));
-    }
-    let finished = view.status == RunStatus::Finished && view.steps == steps;
-    if finished {
-        tracing::info!(
-            "the run in {run:?} is finished: nothing to do (more steps with --set learner.steps=N)"
-        );
-        writeln!(std::io::stdout(), "{}", run.join("summary.json").display())?;
-    }
-    Ok(finished)
-}
-
-/// Says so if a resumed run is named together with a file that holds something else: the run goes on
-/// as it began.
-fn warn_if_other(file: &Path, recorded: &Experiment) {
-    let Ok(named) = Experiment::load(file, &[]) else {
-        tracing::warn!("{file:?} cannot be read; the run goes on with the experiment it holds");
-        return;
-    };
-    let mut named = named.experiment;
-    named.policy.clone_from(&recorded.policy);
-    if settle_paths(&mut named).is_err() || named != *recorded {
-        tracing::warn!(
-            "{file:?} holds another experiment than the run; the run goes on with its own (change settings with --set)"
-        );
-    }
+    app.world()
+        .resource::<ToolLink>()
+        .listen_for_interrupts(&interrupts);
+    app.insert_non_send(Screen::default());
+    let outcome = run_to_end(&mut app).map_err(plain);
+    app.world_mut().remove_non_send::<Screen>();
+    Ok((app, outcome))
 }
 
 fn bad_file(problems: &ExperimentErrors) -> anyhow::Result<ExitCode> {
@@ -276,7 +178,11 @@ fn policy_tokenizer(
         (None, PolicySettings::Hub(_) | PolicySettings::New(_)) => return Ok(None),
     };
     let tokenizer = TextTokenizer::load(folder)?;
-    tokenizer.require_protocol(&folder.join("tokenizer.json"))?;
+    let file = folder.join("tokenizer.json");
+    match experiment.task.kind {
+        TaskKind::Lookup => tokenizer.require_protocol(&file)?,
+        TaskKind::Search => tokenizer.require_text(&file)?,
+    }
     Ok(Some(tokenizer))
 }
 

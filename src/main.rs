@@ -36,6 +36,8 @@ fn main() -> ExitCode {
         }) => commands::study(&file, jobs, out, &set),
         Some(Command::Score { model, ids, device }) => model_lines::score(&model, &ids, device),
         Some(Command::Generate { model, device }) => model_lines::generate(&model, device),
+        Some(Command::Eval(arguments)) => commands::eval(&arguments),
+        Some(Command::Serve(arguments)) => commands::serve(&arguments),
         Some(Command::Retrieve(arguments)) => commands::retrieve(&arguments),
         Some(Command::Doctor) => commands::doctor(),
         None => commands::train(&arguments.train),

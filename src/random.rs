@@ -33,6 +33,8 @@ pub enum Domain {
     Placebo = 8,
     /// Which questions are put together to one.
     Composition = 9,
+    /// Draws of a bootstrap.
+    Bootstrap = 10,
 }
 
 /// A generator that starts at the address (seed, domain, a, b, c).

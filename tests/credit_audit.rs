@@ -36,6 +36,7 @@ fn turn(number: u32) -> Turn {
         tool: Some(ToolResult {
             text: String::new(),
             ids: vec![90, 91],
+            ..ToolResult::default()
         }),
         ..Turn::default()
     }

@@ -23,12 +23,6 @@ fn sample() -> QuestionData {
             objective("capital of Peru", &["Lima", "City of Kings"]),
             objective("symbol of tin", &["Sn"]),
         ],
-        text: String::new(),
-        prompt_ids: Vec::new(),
-        gold_text: String::new(),
-        gold_ids: Vec::new(),
-        gold_answers: Vec::new(),
-        answer_prefix_ids: Vec::new(),
         documents: vec![
             document(
                 "capital of Peru",
@@ -40,6 +34,7 @@ fn sample() -> QuestionData {
             ),
             document("page:Peru", "The capital of Peru is Lima."),
         ],
+        ..QuestionData::default()
     }
 }
 
@@ -168,7 +163,12 @@ fn the_judge_wants_every_fact_once_and_nothing_else() {
     let gold = task.question(1, 0, 0, 5, Split::Test, false);
     assert_eq!(
         task.judge(&gold, &gold.gold_text),
-        Judgement { em: 1.0, f1: 1.0 }
+        Judgement {
+            em: 1.0,
+            f1: 1.0,
+            cem: 1.0,
+            objectives_em: 1.0
+        }
     );
 }
 

@@ -47,6 +47,7 @@ fn turn(notes: &[u32], tool: &[u32]) -> Turn {
         tool: Some(ToolResult {
             text: String::new(),
             ids: tool.to_vec(),
+            ..ToolResult::default()
         }),
         ..Turn::default()
     }

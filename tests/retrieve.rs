@@ -139,3 +139,62 @@ fn supporting_passages_of_real_questions_are_found_by_words() {
     assert_eq!(last["n"], 50);
     assert!(last["recall@10"].as_f64().unwrap() > 0.6, "{last}");
 }
+
+/// A Python with transformers, and the encoders to compare with: the small one of the fixtures, and
+/// the real one where it is.
+fn peers() -> Result<(PathBuf, Vec<PathBuf>), String> {
+    let python = std::env::var_os("PALIMPSEST_PYTHON").map_or("python3".into(), PathBuf::from);
+    let has = Command::new(&python)
+        .args(["-c", "import torch, transformers"])
+        .output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        return Err(format!(
+            "{} has no torch and transformers; PALIMPSEST_PYTHON names another Python",
+            python.display()
+        ));
+    }
+    let real = std::env::var_os("PALIMPSEST_ENCODER").map_or(".encoder".into(), PathBuf::from);
+    let encoders = [PathBuf::from(ENCODER), real];
+    let there = encoders
+        .into_iter()
+        .filter(|folder| folder.join("config.json").exists());
+    Ok((python, there.collect()))
+}
+
+#[cfg(feature = "torch")]
+#[test]
+fn dense_scores_equal_those_of_transformers_where_it_is_there() {
+    let (python, encoders) = match peers() {
+        Ok(peers) => peers,
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+    };
+    for encoder in encoders {
+        let folder = small();
+        let theirs = Command::new(&python)
+            .arg("tests/fixtures/bert/scores.py")
+            .arg(&encoder)
+            .args(["c.jsonl", "q.jsonl"].map(|name| folder.path().join(name)))
+            .output()
+            .unwrap();
+        assert!(theirs.status.success(), "{}", said(&theirs));
+        let encoder = encoder.to_str().unwrap();
+        let ours = lines(&retrieve(
+            folder.path(),
+            &["--mode", "dense", "--encoder", encoder, "--json"],
+        ));
+        for (line, expected) in ours.iter().zip(lines(&theirs)) {
+            let numbers = |value: &Value| value.as_array().unwrap().clone();
+            for (row, score) in numbers(&line["passages"])
+                .iter()
+                .zip(numbers(&line["scores"]))
+            {
+                let theirs = expected[row.as_u64().unwrap() as usize].as_f64().unwrap();
+                let apart = (score.as_f64().unwrap() - theirs).abs();
+                assert!(apart < 1e-4, "{encoder}: {score} against {theirs}");
+            }
+        }
+    }
+}

@@ -54,6 +54,7 @@ fn summary(seed: u64, em: f64) -> Summary {
         notes_tokens: 5.0,
         peak_tokens: 100.0,
         total_tokens: 1000.0,
+        ..Evaluation::default()
     };
     Summary {
         name: String::new(),

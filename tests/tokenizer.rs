@@ -327,3 +327,35 @@ fn pieces_and_holes_decode_to_their_bytes() {
     let text = tokenizer.require_protocol(path).unwrap_err().to_string();
     assert!(text.contains("not byte-level"), "{text}");
 }
+
+#[test]
+fn ordinary_text_is_enough_where_tags_are_no_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    LookupTask::shipped()
+        .unwrap()
+        .tokenizer()
+        .save(folder.path())
+        .unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    // The byte 0x04, as GPT-2 disguises it, under another name: one that no text has.
+    let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
+    let id = vocabulary.remove("\u{104}").unwrap();
+    vocabulary.insert("\u{104}\u{104}".to_owned(), id);
+    let without_control = TextTokenizer::from_json(&json.to_string(), &path).unwrap();
+    without_control.require_text(&path).unwrap();
+    let refused = without_control
+        .require_protocol(&path)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("the byte 0x04"), "{refused}");
+    let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
+    let id = vocabulary.remove("\u{e4}").unwrap();
+    vocabulary.insert("\u{105}\u{105}".to_owned(), id);
+    let without_a_letter = TextTokenizer::from_json(&json.to_string(), &path).unwrap();
+    let refused = without_a_letter
+        .require_text(&path)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("the byte 0xe4"), "{refused}");
+}

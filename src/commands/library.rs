@@ -1,35 +1,86 @@
-//! Opening what takes long, with a bar, and dense indexes, which need libtorch.
+//! Opening a corpus and its index, with a bar; dense indexes need libtorch.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use palimpsest::experiment::EngineSettings;
+use anyhow::Context as _;
+use palimpsest::experiment::{DenseKind, EngineSettings, find_path};
 use palimpsest::record::{PlainLines, Progress};
-use palimpsest::retrieval::{Corpus, OnProgress, RetrievalError, Retriever};
+use palimpsest::retrieval::{
+    Corpus, Hybrid, LexicalIndex, Library, OnProgress, RetrievalError, Retriever,
+};
 
-/// Opens a dense index with the encoder of a folder.
+use crate::arguments::{DenseMode, Finding, RetrieveMode};
+
+/// Opens a dense index of a kind with the encoder of a folder.
 #[cfg(feature = "torch")]
 pub fn open_dense(
     settings: &EngineSettings,
+    kind: DenseKind,
     corpus: &Corpus,
     folder: &Path,
     tell: OnProgress<'_>,
 ) -> Result<Arc<dyn Retriever>, RetrievalError> {
-    use palimpsest::torch::{DenseIndex, Encoder};
+    use palimpsest::torch::{DenseIndex, Encoder, NearIndex};
     let encoder = Encoder::open(folder, settings)
         .map_err(|error| RetrievalError::Encoder(error.to_string()))?;
-    Ok(Arc::new(DenseIndex::open(corpus, encoder, tell)?))
+    Ok(match kind {
+        DenseKind::Exact => Arc::new(DenseIndex::open(corpus, encoder, tell)?),
+        DenseKind::Hnsw => Arc::new(NearIndex::open(corpus, encoder, tell)?),
+    })
 }
 
 /// Refuses: encoders are libtorch's.
 #[cfg(not(feature = "torch"))]
 pub fn open_dense(
     _: &EngineSettings,
+    _: DenseKind,
     corpus: &Corpus,
     folder: &Path,
     tell: OnProgress<'_>,
 ) -> Result<Arc<dyn Retriever>, RetrievalError> {
     palimpsest::retrieval::no_dense(corpus, folder, tell)
+}
+
+/// Opens a corpus and what finds its passages; builds the index if there is none yet.
+pub fn open_library(arguments: &Finding, bar: &mut Bar) -> anyhow::Result<Library> {
+    let mut tell = |what, done, total| bar.tell(what, done, total);
+    let corpus = Arc::new(Corpus::open(&arguments.corpus, &mut tell)?);
+    let retriever: Arc<dyn Retriever> = match arguments.mode {
+        RetrieveMode::Lexical => Arc::new(LexicalIndex::open(&corpus, &mut tell)?),
+        RetrieveMode::Dense => dense(arguments, &corpus, &mut tell)?,
+        RetrieveMode::Hybrid => {
+            let words: Arc<dyn Retriever> = Arc::new(LexicalIndex::open(&corpus, &mut tell)?);
+            Arc::new(Hybrid(vec![words, dense(arguments, &corpus, &mut tell)?]))
+        }
+    };
+    Ok(Library { corpus, retriever })
+}
+
+fn dense(
+    arguments: &Finding,
+    corpus: &Corpus,
+    tell: OnProgress<'_>,
+) -> anyhow::Result<Arc<dyn Retriever>> {
+    let folder = arguments
+        .encoder
+        .clone()
+        .or_else(|| std::env::var_os("PALIMPSEST_ENCODER").map(PathBuf::from))
+        .or_else(|| find_path(".encoder"))
+        .context(
+            "--mode dense and hybrid need an encoder: --encoder DIR (or PALIMPSEST_ENCODER) with config.json, \
+             model.safetensors and tokenizer.json; `make encoder` fetches a small one",
+        )?;
+    Ok(open_dense(
+        &EngineSettings::default(),
+        match arguments.index {
+            DenseMode::Exact => DenseKind::Exact,
+            DenseMode::Hnsw => DenseKind::Hnsw,
+        },
+        corpus,
+        &folder,
+        tell,
+    )?)
 }
 
 /// A progress bar that changes with what is being done; nothing is drawn for what is done at once.

@@ -1,18 +1,14 @@
 //! `palimpsest retrieve`: the passages of questions, and how many of the supporting ones are there.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::Context as _;
-use palimpsest::experiment::{EngineSettings, find_path};
-use palimpsest::retrieval::{Corpus, Hybrid, LexicalIndex, OnProgress, Retriever, recall_at};
+use palimpsest::retrieval::{Library, recall_at};
 use palimpsest::task::search::{SearchQuestion, read_questions};
 use serde_json::{Map, Value, json};
 
-use super::library::{Bar, open_dense};
-use crate::arguments::{Retrieve, RetrieveMode};
+use super::library::{Bar, open_library};
+use crate::arguments::Retrieve;
 
 /// Questions that are looked up at a time.
 const BATCH: usize = 64;
@@ -23,13 +19,7 @@ const DEPTHS: [usize; 2] = [5, 10];
 pub fn retrieve(arguments: &Retrieve) -> anyhow::Result<ExitCode> {
     let questions = read_questions(&arguments.questions)?;
     let mut bar = Bar::default();
-    let corpus = Arc::new(Corpus::open(
-        &arguments.corpus,
-        &mut |what, done, total| {
-            bar.tell(what, done, total);
-        },
-    )?);
-    let retriever = open(arguments, &corpus, &mut bar)?;
+    let Library { corpus, retriever } = open_library(&arguments.finding, &mut bar)?;
     bar.end();
     let count = arguments.topk.get();
     let mut recall = Recall::new(count);
@@ -71,44 +61,6 @@ pub fn retrieve(arguments: &Retrieve) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", recall.to_text())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn open(
-    arguments: &Retrieve,
-    corpus: &Arc<Corpus>,
-    bar: &mut Bar,
-) -> anyhow::Result<Arc<dyn Retriever>> {
-    let mut tell = |what, done, total| bar.tell(what, done, total);
-    Ok(match arguments.mode {
-        RetrieveMode::Lexical => Arc::new(LexicalIndex::open(corpus, &mut tell)?),
-        RetrieveMode::Dense => dense(arguments, corpus, &mut tell)?,
-        RetrieveMode::Hybrid => {
-            let words: Arc<dyn Retriever> = Arc::new(LexicalIndex::open(corpus, &mut tell)?);
-            Arc::new(Hybrid(vec![words, dense(arguments, corpus, &mut tell)?]))
-        }
-    })
-}
-
-fn dense(
-    arguments: &Retrieve,
-    corpus: &Corpus,
-    tell: OnProgress<'_>,
-) -> anyhow::Result<Arc<dyn Retriever>> {
-    let folder = arguments
-        .encoder
-        .clone()
-        .or_else(|| std::env::var_os("PALIMPSEST_ENCODER").map(PathBuf::from))
-        .or_else(|| find_path(".encoder"))
-        .context(
-            "--mode dense and hybrid need an encoder: --encoder DIR (or PALIMPSEST_ENCODER) with config.json, \
-             model.safetensors and tokenizer.json; `make encoder` fetches a small one",
-        )?;
-    Ok(open_dense(
-        &EngineSettings::default(),
-        corpus,
-        &folder,
-        tell,
-    )?)
 }
 
 /// Recall of supporting titles, over the questions that name some.

@@ -31,7 +31,7 @@ pub fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
     let task = &mut experiment.task;
     let encoder = match &mut task.retrieval {
         Retrieval::Dense(folder) | Retrieval::Hybrid(folder) => Some(folder),
-        Retrieval::Lexical => None,
+        Retrieval::Lexical | Retrieval::Served(_) => None,
     };
     let files = [
         (&mut task.facts, "task.facts"),

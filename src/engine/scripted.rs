@@ -1,6 +1,7 @@
 //! An engine with fixed replies, for tests and replay: the whole application runs with it, without
 //! libtorch.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +14,27 @@ use crate::trajectory::{TokenId, TrajectoryId};
 /// Decides what a turn says, from the request alone.
 pub type Script = Arc<dyn Fn(&GenerateRequest) -> Vec<TokenId> + Send + Sync>;
 
-/// Replies by a script; every log-prob is -0.5, and learning changes nothing.
+/// A turn as it was sampled once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedTurn {
+    /// The sampled ids.
+    pub ids: Vec<TokenId>,
+    /// Their log-probs.
+    pub logprobs: Vec<f32>,
+    /// Why it ended.
+    pub finish: Finish,
+}
+
+/// Where turns come from.
+enum Source {
+    Script(Script),
+    Record(BTreeMap<(TrajectoryId, u32), RecordedTurn>),
+}
+
+/// Replies by a script, with a log-prob of -0.5 for every id, or from a record; learning changes
+/// nothing.
 pub struct ScriptedEngine {
-    script: Script,
+    source: Source,
     waiting: Vec<GenerateRequest>,
     /// Learn batches seen, for tests.
     pub learned: Vec<LearnBatch>,
@@ -29,14 +48,42 @@ impl ScriptedEngine {
     #[must_use]
     pub fn new(script: Script) -> Self {
         Self {
-            script,
+            source: Source::Script(script),
+            waiting: Vec::new(),
+            learned: Vec::new(),
+        }
+    }
+
+    /// An engine that writes recorded turns again. A turn that is not there is empty.
+    #[must_use]
+    pub fn recorded(turns: BTreeMap<(TrajectoryId, u32), RecordedTurn>) -> Self {
+        Self {
+            source: Source::Record(turns),
             waiting: Vec::new(),
             learned: Vec::new(),
         }
     }
 
     fn reply(&self, request: &GenerateRequest) -> Generated {
-        let mut ids = (self.script)(request);
+        let mut ids = match &self.source {
+            Source::Script(script) => script(request),
+            Source::Record(turns) => {
+                let turn = turns.get(&(request.id, request.turn));
+                let nothing = RecordedTurn {
+                    ids: Vec::new(),
+                    logprobs: Vec::new(),
+                    finish: Finish::Stop,
+                };
+                let turn = turn.cloned().unwrap_or(nothing);
+                return Generated {
+                    id: request.id,
+                    turn: request.turn,
+                    ids: turn.ids,
+                    logprobs: turn.logprobs,
+                    finish: turn.finish,
+                };
+            }
+        };
         let whole = ids.len() <= request.max_new_tokens as usize;
         ids.truncate(request.max_new_tokens as usize);
         Generated {

@@ -10,7 +10,7 @@ impl Experiment {
     /// measures the policy.
     #[must_use]
     pub fn trains(&self) -> bool {
-        self.learner.steps > 0 || !self.cold_start.stages.is_empty()
+        !self.evaluation.only && (self.learner.steps > 0 || !self.cold_start.stages.is_empty())
     }
 
     /// Whether a copy of the policy at the start of RL has to be kept: for the KL in loss or reward, or

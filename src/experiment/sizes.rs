@@ -161,8 +161,8 @@ impl RolloutSettings {
         let trajectories = self.trajectories();
         let most: u64 = (0..self.groups)
             .map(|group| match self.context.of_group(group) {
-                ContextKind::Full => 1,
-                ContextKind::Deployed => u64::from(self.turns(objectives)),
+                kind if kind.grows() => 1,
+                _ => u64::from(self.turns(objectives)),
             })
             .fold(0, u64::saturating_add);
         (
@@ -213,8 +213,8 @@ impl LookupTokens {
     /// The longest context: everything, or what the policy sees without the history.
     pub(super) fn context(self, kind: ContextKind) -> u64 {
         match kind {
-            ContextKind::Full => self.trajectory(),
-            ContextKind::Deployed => {
+            kind if kind.grows() => self.trajectory(),
+            _ => {
                 let n = self.objectives;
                 2 + Self::PROMPT * n + Self::NOTE * n + 2 + Self::TOOL + self.last_turn()
             }

@@ -8,7 +8,9 @@ use super::TokenRef;
 use crate::credit::signal::DeadGroup;
 use crate::engine::MiniBatchReport;
 pub use crate::eval::Evaluation;
-use crate::trajectory::{Action, FormatRule, Outcome, Purpose, StopReason, TrajectoryId};
+use crate::trajectory::{
+    Action, FormatRule, Outcome, Purpose, StopReason, ToolFailure, TrajectoryId,
+};
 
 /// The schema that this program writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
@@ -93,6 +95,9 @@ pub enum Event {
         text: String,
         /// Length of `text`, tokens.
         tokens: u32,
+        /// How the tool failed; absent if it did not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<ToolFailure>,
     },
     /// A trajectory is over.
     TrajectoryTerminated {

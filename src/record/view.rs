@@ -187,6 +187,7 @@ impl RunView {
                 turn,
                 text,
                 tokens,
+                ..
             } => {
                 let turns = &mut self.trajectory(*id).turns;
                 if let Some(asked) = turns.iter_mut().find(|t| t.wrote.turn == *turn) {

@@ -11,7 +11,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use twox_hash::XxHash3_128;
 
 use super::{OnProgress, RetrievalError};
@@ -142,6 +142,19 @@ impl Corpus {
     /// # Errors
     /// [`RetrievalError`] if there is no such row, or the file has changed since it was opened.
     pub fn passage(&self, row: u32) -> Result<Passage, RetrievalError> {
+        parse(&self.path, u64::from(row) + 1, &self.line(row)?)
+    }
+
+    /// The row at a position, with every field it has.
+    ///
+    /// # Errors
+    /// As [`Corpus::passage`].
+    pub fn row(&self, row: u32) -> Result<Map<String, Value>, RetrievalError> {
+        object(&self.path, u64::from(row) + 1, &self.line(row)?)
+    }
+
+    /// The bytes of a row.
+    fn line(&self, row: u32) -> Result<Vec<u8>, RetrievalError> {
         let Some(place) = self.rows.get(row as usize) else {
             let problem = format!("there is no row {row}, only {}", self.rows.len());
             return Err(RetrievalError::index(&self.path, problem));
@@ -153,7 +166,7 @@ impl Corpus {
                 .and_then(|_| file.read_exact(&mut line))
                 .map_err(|source| RetrievalError::reading(&self.path, source))?;
         }
-        parse(&self.path, u64::from(row) + 1, &line)
+        Ok(line)
     }
 
     /// The page at an address: its passages in corpus order, joined by line breaks; none if the
@@ -162,10 +175,28 @@ impl Corpus {
     /// # Errors
     /// As [`Corpus::passage`].
     pub fn page(&self, url: &str) -> Result<Option<String>, RetrievalError> {
+        Ok(self.page_rows(url)?.map(|(_, text)| text))
+    }
+
+    /// The page at an address as a row: the first of its passages, with the contents of all.
+    ///
+    /// # Errors
+    /// As [`Corpus::passage`].
+    pub fn page_row(&self, url: &str) -> Result<Option<Map<String, Value>>, RetrievalError> {
+        let Some((first, text)) = self.page_rows(url)? else {
+            return Ok(None);
+        };
+        let mut row = self.row(first)?;
+        row.insert("contents".to_owned(), Value::String(text));
+        Ok(Some(row))
+    }
+
+    /// The first row of a page, and the text of all its rows.
+    fn page_rows(&self, url: &str) -> Result<Option<(u32, String)>, RetrievalError> {
         let wanted = page_url(url);
         let hash = page_hash(url);
         let first = self.pages.partition_point(|(known, _)| *known < hash);
-        let mut texts = Vec::new();
+        let (mut first_row, mut texts) = (None, Vec::new());
         for (_, row) in self.pages[first..]
             .iter()
             .take_while(|(known, _)| *known == hash)
@@ -173,10 +204,11 @@ impl Corpus {
             let passage = self.passage(*row)?;
             // Another address may have the same hash.
             if page_url(&passage.url) == wanted {
+                first_row.get_or_insert(*row);
                 texts.push(passage.contents);
             }
         }
-        Ok((!texts.is_empty()).then(|| texts.join("\n")))
+        Ok(first_row.map(|row| (row, texts.join("\n"))))
     }
 
     /// Every passage in order.
@@ -199,7 +231,8 @@ fn page_hash(url: &str) -> u64 {
     (XxHash3_128::oneshot(page_url(url).as_bytes()) >> 64) as u64
 }
 
-fn parse(path: &Path, line: u64, bytes: &[u8]) -> Result<Passage, RetrievalError> {
+/// A row as an object.
+fn object(path: &Path, line: u64, bytes: &[u8]) -> Result<Map<String, Value>, RetrievalError> {
     let bad = |problem: String, remedy| RetrievalError::BadRow {
         path: path.to_owned(),
         line,
@@ -212,12 +245,23 @@ fn parse(path: &Path, line: u64, bytes: &[u8]) -> Result<Passage, RetrievalError
             "write one JSON object a line",
         )
     })?;
-    let Value::Object(mut row) = row else {
-        return Err(bad(
-            format!("it is {}, but a row must be an object", shown(&row)),
+    match row {
+        Value::Object(row) => Ok(row),
+        other => Err(bad(
+            format!("it is {}, but a row must be an object", shown(&other)),
             "write {\"id\": .., \"contents\": ..}",
-        ));
+        )),
+    }
+}
+
+fn parse(path: &Path, line: u64, bytes: &[u8]) -> Result<Passage, RetrievalError> {
+    let bad = |problem: String, remedy| RetrievalError::BadRow {
+        path: path.to_owned(),
+        line,
+        problem,
+        remedy,
     };
+    let mut row = object(path, line, bytes)?;
     let contents = match row.remove("contents") {
         Some(Value::String(text)) if !text.trim().is_empty() => text,
         Some(other) => {

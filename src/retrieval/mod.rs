@@ -2,23 +2,27 @@
 //!
 //! Reads corpora (`corpus.rs`); writes indexes beside them (`cache.rs`). A [`Retriever`] gives the
 //! best passages of a query: by words (`lexical.rs`), by meaning (the encoder in `torch`), or by
-//! both (`hybrid.rs`).
+//! both (`hybrid.rs`). `server.rs` offers one over HTTP, `client.rs` asks one there.
 
 mod cache;
+mod client;
 mod corpus;
 mod error;
 mod hybrid;
 mod lexical;
 mod library;
 mod recall;
+mod server;
 
 pub use cache::{IndexCache, Recipe};
+pub use client::{RetrieverClient, ServedError};
 pub use corpus::{Corpus, Passage};
 pub use error::RetrievalError;
 pub use hybrid::{Hybrid, fuse};
 pub use lexical::LexicalIndex;
 pub use library::{Library, OpenDense, no_dense};
 pub use recall::recall_at;
+pub use server::{ServeLimits, serve};
 
 /// A passage that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]

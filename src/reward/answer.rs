@@ -4,7 +4,7 @@ use bevy_ecs::prelude::*;
 
 use crate::experiment::RewardSettings;
 use crate::rollout::{RunSettings, TaskHandle, notes_content_ids};
-use crate::task::{Observed, Task};
+use crate::task::{Judgement, Observed, Task};
 use crate::trajectory::{
     Action, Outcome, Question, QuestionData, StopReason, Terminated, Turn, TurnState, Turns,
 };
@@ -27,11 +27,13 @@ pub fn outcome_of(
     let judgement = answer
         .map(|answer| task.judge(question, answer))
         .unwrap_or_default();
-    let (em, f1) = if valid {
-        (judgement.em, judgement.f1)
+    // Broken text earns nothing, whatever it says.
+    let judgement = if valid {
+        judgement
     } else {
-        (0.0, 0.0)
+        Judgement::default()
     };
+    let em = judgement.em;
     let (notes_recall, notes_tokens) = notes_of(task, question, turns);
     Outcome {
         reward: if em > 0.0 {
@@ -42,7 +44,9 @@ pub fn outcome_of(
             0.0
         },
         em,
-        f1,
+        f1: judgement.f1,
+        cem: judgement.cem,
+        objectives_em: judgement.objectives_em,
         valid,
         notes_recall,
         notes_tokens,
@@ -61,7 +65,14 @@ fn processed(turn: &Turn) -> u32 {
 fn notes_of(task: &dyn Task, question: &QuestionData, turns: &[Turn]) -> (f32, f32) {
     let (mut seen, mut kept, mut tokens) = (0u32, 0u32, 0usize);
     let mut observed = Vec::new();
-    for turn in turns {
+    for (number, turn) in turns.iter().enumerate() {
+        // A part of a document is seen before the notes about it are written.
+        if let Some(chunk) = question.chunks.get(number) {
+            observed.push(Observed {
+                query: String::new(),
+                text: task.tokenizer().decode(chunk),
+            });
+        }
         if !observed.is_empty() {
             let notes = notes_content_ids(turn);
             let count = task.count_notes(question, &task.tokenizer().decode(notes), &observed);

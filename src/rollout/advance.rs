@@ -6,14 +6,14 @@
 use bevy_ecs::prelude::*;
 
 use super::state::{Roster, RunSettings, TaskHandle, View};
-use super::{next_context, notes_content_ids, parse_turn};
+use super::{TurnForm, next_context, notes_content_ids, parse_turn, turn_form};
 use crate::engine::{EngineInbox, Finish};
-use crate::experiment::LimitSettings;
+use crate::experiment::{ContextKind, LimitSettings};
 use crate::schedule::{Activity, Phase};
 use crate::tools::{ToolError, ToolLink, limit_text, limit_tokens};
 use crate::trajectory::{
-    Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolResult, ToolReturned,
-    TrajectoryTerminated, TurnGenerated, TurnState, Turns,
+    Action, Budget, NotesWritten, Question, StopReason, Terminated, ToolFailure, ToolResult,
+    ToolReturned, TrajectoryTerminated, Turn, TurnGenerated, TurnState, Turns,
 };
 
 /// What is known when a turn has been written.
@@ -25,6 +25,8 @@ pub struct AfterTurn {
     pub broken: bool,
     /// Whether it answered; otherwise a well-formed turn calls a tool.
     pub answered: bool,
+    /// Whether it only read a part of a document: then the next turn follows at once.
+    pub reading: bool,
     /// What is left after this turn.
     pub left: Budget,
     /// Length of the context with this turn, tokens.
@@ -55,6 +57,7 @@ pub fn state_after_turn(after: AfterTurn, limits: &LimitSettings) -> TurnState {
             left: Budget { tokens: 0, .. },
             ..
         } => ended(StopReason::TokenLimit),
+        AfterTurn { reading: true, .. } => TurnState::Pending,
         _ => TurnState::ProcessingTools,
     }
 }
@@ -64,20 +67,24 @@ pub fn state_after_turn(after: AfterTurn, limits: &LimitSettings) -> TurnState {
 pub struct AfterTool<'a> {
     /// The error, if it failed.
     pub error: Option<&'a ToolError>,
+    /// Failed calls of the trajectory, this one included.
+    pub failures: u32,
     /// Length of the next context with this result, tokens.
     pub next_context: u32,
 }
 
-/// The state after a tool call. A result that leaves no room for another token ends the trajectory.
+/// The state after a tool call. A failed call is an observation like any other, until there are more
+/// of them than the limits allow; a result that leaves no room for another token ends the trajectory.
 #[must_use]
 pub fn state_after_tool(after: AfterTool<'_>, limits: &LimitSettings) -> TurnState {
-    match after.error {
-        Some(ToolError::TimedOut { .. }) => TurnState::Terminated(StopReason::TimedOut),
-        Some(_) => TurnState::Terminated(StopReason::ToolFailed),
-        None if after.next_context >= limits.context_tokens => {
+    let too_many = after.failures > limits.tool_failures;
+    match after.error.map(ToolError::failure) {
+        Some(ToolFailure::TimedOut) if too_many => TurnState::Terminated(StopReason::TimedOut),
+        Some(ToolFailure::Failed) if too_many => TurnState::Terminated(StopReason::ToolFailed),
+        _ if after.next_context >= limits.context_tokens => {
             TurnState::Terminated(StopReason::ResultTooLong)
         }
-        None => TurnState::Pending,
+        _ => TurnState::Pending,
     }
 }
 
@@ -88,7 +95,7 @@ pub fn take_turns_in(
     mut roster: ResMut<Roster>,
     settings: Res<RunSettings>,
     task: Res<TaskHandle>,
-    mut trajectories: Query<(&mut Turns, &mut TurnState, &mut Budget)>,
+    mut trajectories: Query<(&mut Turns, &mut TurnState, &mut Budget, &Question, &View)>,
     mut generated: MessageWriter<TurnGenerated>,
     mut notes: MessageWriter<NotesWritten>,
     mut terminated: MessageWriter<TrajectoryTerminated>,
@@ -98,9 +105,11 @@ pub fn take_turns_in(
         let Some(&entity) = roster.entities.get(&reply.id) else {
             continue;
         };
-        let Ok((mut turns, mut state, mut budget)) = trajectories.get_mut(entity) else {
+        let Ok((mut turns, mut state, mut budget, question, view)) = trajectories.get_mut(entity)
+        else {
             continue;
         };
+        let form = turn_form(view.0, &question.0, turns.0.len().saturating_sub(1));
         let Some(turn) = turns.0.last_mut() else {
             continue;
         };
@@ -108,14 +117,16 @@ pub fn take_turns_in(
         budget.tokens = budget.tokens.saturating_sub(reply.ids.len() as u32);
         turn.ids.extend_from_slice(&reply.ids);
         turn.logprobs.extend_from_slice(&reply.logprobs);
-        let parsed = parse_turn(&turn.ids, |id| tokenizer.token_bytes(id));
+        let parsed = parse_turn(&turn.ids, form, |id| tokenizer.token_bytes(id));
         turn.spans = parsed.spans;
         turn.broken = parsed.broken;
         turn.action = parsed.action;
+        turn.cut = reply.finish == Finish::Length;
         let after = AfterTurn {
             finish: reply.finish,
             broken: turn.broken.is_some(),
             answered: matches!(turn.action, Some(Action::Answer(_))),
+            reading: form == TurnForm::Reading,
             left: *budget,
             context: turn.context_tokens + reply.ids.len() as u32,
         };
@@ -148,7 +159,7 @@ pub fn take_tool_results_in(
     mut roster: ResMut<Roster>,
     settings: Res<RunSettings>,
     task: Res<TaskHandle>,
-    mut trajectories: Query<(&mut Turns, &mut TurnState, &Question, &View)>,
+    mut trajectories: Query<(&mut Turns, &mut TurnState, &Question, &View, &Budget)>,
     mut returned: MessageWriter<ToolReturned>,
     mut terminated: MessageWriter<TrajectoryTerminated>,
 ) {
@@ -157,31 +168,53 @@ pub fn take_tool_results_in(
         let Some(&entity) = roster.entities.get(&reply.id) else {
             continue;
         };
-        let Ok((mut turns, mut state, question, view)) = trajectories.get_mut(entity) else {
+        let Ok((mut turns, mut state, question, view, budget)) = trajectories.get_mut(entity)
+        else {
             continue;
         };
         let Some(turn) = turns.0.last_mut() else {
             continue;
         };
         let error = reply.result.as_ref().err().cloned();
-        let text = match reply.result {
-            Ok(text) => {
-                let text = limit_text(&text, limits.tool_chars as usize, limits.tool_kept);
-                let most = limits.tool_tokens as usize;
-                limit_tokens(task.task.tokenizer(), &text, most, limits.tool_kept)
-            }
-            Err(error) => format!(" error: {error}"),
+        let said = reply.result.unwrap_or_else(|error| error.to_string());
+        let said = limit_text(&said, limits.tool_chars as usize, limits.tool_kept);
+        let most = limits.tool_tokens as usize;
+        let said = limit_tokens(task.task.tokenizer(), &said, most, limits.tool_kept);
+        let before = match &error {
+            Some(_) => " error: ".to_owned(),
+            None if view.0 == ContextKind::Mem1 => turns_left(budget.turns),
+            None => String::new(),
         };
-        let (text, ids) = task.task.render_tool(&text);
+        let (text, ids) = task.task.render_tool(&format!("{before}{said}"));
+        let short = limits.tool_short_chars as usize;
+        let short_ids = (short > 0 && said.chars().count() > short).then(|| {
+            let short = limit_text(&said, short, limits.tool_kept);
+            task.task.render_tool(&format!("{before}{short}")).1
+        });
+        let failure = error.as_ref().map(ToolError::failure);
         returned.write(ToolReturned {
             id: reply.id,
             turn: reply.turn,
             text: text.clone(),
+            failure,
         });
-        turn.tool = Some(ToolResult { text, ids });
+        turn.tool = Some(ToolResult {
+            text,
+            ids,
+            short_ids,
+            said,
+            failure,
+        });
+        let failed = |turn: &&Turn| {
+            turn.tool
+                .as_ref()
+                .is_some_and(|tool| tool.failure.is_some())
+        };
+        let failures = turns.0.iter().filter(failed).count() as u32;
         let next = next_context(view.0, &question.0, &turns.0, &task.forced);
         let after = AfterTool {
             error: error.as_ref(),
+            failures,
             next_context: next.ids.len() as u32,
         };
         *state = state_after_tool(after, limits);
@@ -193,6 +226,14 @@ pub fn take_tool_results_in(
                 reason,
             });
         }
+    }
+}
+
+/// MEM1's hint in front of a tool result.
+fn turns_left(turns: u32) -> String {
+    match turns {
+        1 => " You have 1 turn left: answer now. ".to_owned(),
+        _ => format!(" You have {turns} turns left. "),
     }
 }
 
@@ -211,24 +252,24 @@ pub fn finish_rollouts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::KeptSide;
 
-    const LIMITS: LimitSettings = LimitSettings {
-        turns: 4,
-        turn_tokens: 10,
-        trajectory_tokens: 40,
-        context_tokens: 100,
-        tool_chars: 0,
-        tool_tokens: 0,
-        tool_kept: KeptSide::Head,
-        tool_seconds: 1.0,
-    };
+    fn limits() -> LimitSettings {
+        LimitSettings {
+            turns: 4,
+            turn_tokens: 10,
+            trajectory_tokens: 40,
+            context_tokens: 100,
+            tool_failures: 1,
+            ..LimitSettings::default()
+        }
+    }
 
     fn after() -> AfterTurn {
         AfterTurn {
             finish: Finish::Stop,
             broken: false,
             answered: false,
+            reading: false,
             left: Budget {
                 turns: 1,
                 tokens: 10,
@@ -242,6 +283,13 @@ mod tests {
         let ended = TurnState::Terminated;
         let cases = [
             (after(), TurnState::ProcessingTools),
+            (
+                AfterTurn {
+                    reading: true,
+                    ..after()
+                },
+                TurnState::Pending,
+            ),
             (
                 AfterTurn {
                     answered: true,
@@ -306,7 +354,7 @@ mod tests {
             ),
         ];
         for (after, state) in cases {
-            assert_eq!(state_after_turn(after, &LIMITS), state, "{after:?}");
+            assert_eq!(state_after_turn(after, &limits()), state, "{after:?}");
         }
     }
 
@@ -316,9 +364,10 @@ mod tests {
             state_after_tool(
                 AfterTool {
                     error: None,
+                    failures: 0,
                     next_context,
                 },
-                &LIMITS,
+                &limits(),
             )
         };
         assert_eq!(state(99), TurnState::Pending);
@@ -327,13 +376,31 @@ mod tests {
             name: "search".into(),
             seconds: "1".into(),
         };
-        let failed = state_after_tool(
-            AfterTool {
-                error: Some(&slow),
+        let broken = ToolError::Failed {
+            name: "search".into(),
+            problem: "x".into(),
+        };
+        let failed = |error, failures| {
+            let after = AfterTool {
+                error: Some(error),
+                failures,
                 next_context: 1,
-            },
-            &LIMITS,
+            };
+            state_after_tool(after, &limits())
+        };
+        assert_eq!(
+            failed(&slow, 1),
+            TurnState::Pending,
+            "a failure is an observation"
         );
-        assert_eq!(failed, TurnState::Terminated(StopReason::TimedOut));
+        assert_eq!(
+            failed(&slow, 2),
+            TurnState::Terminated(StopReason::TimedOut)
+        );
+        assert_eq!(failed(&broken, 1), TurnState::Pending);
+        assert_eq!(
+            failed(&broken, 2),
+            TurnState::Terminated(StopReason::ToolFailed)
+        );
     }
 }

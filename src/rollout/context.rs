@@ -1,10 +1,10 @@
-//! What the policy sees: the full history, or only what it has when deployed. The same code serves
-//! training and evaluation.
+//! What the policy sees: the full history, or a context that is written anew every turn. The same
+//! code serves training and evaluation.
 
 use crate::experiment::ContextKind;
 use crate::trajectory::{QuestionData, Row, Tag, TokenId, Turn};
 
-/// The ids of `<mem>`, which the deployed context forces.
+/// The ids of `<mem>`, which some contexts force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForcedIds(pub Vec<TokenId>);
 
@@ -17,10 +17,37 @@ pub struct Context {
     pub forced: u32,
 }
 
-/// The context of the turn after `turns`.
+/// Blocks that a turn is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnForm {
+    /// Notes, thought, action.
+    Noted,
+    /// Thought, action: ReAct and MEM1, and MemAgent's answer.
+    Bare,
+    /// Notes alone, about a part of a document.
+    Reading,
+}
+
+/// The form of the turn with this number.
+#[must_use]
+pub fn turn_form(kind: ContextKind, question: &QuestionData, turn: usize) -> TurnForm {
+    match kind {
+        ContextKind::Chunks if turn < question.chunks.len() => TurnForm::Reading,
+        ContextKind::Chunks | ContextKind::Mem1 | ContextKind::NoNotes => TurnForm::Bare,
+        _ => TurnForm::Noted,
+    }
+}
+
+/// The context of the turn after `turns`. After the question come
 ///
-/// `Full`: the question, then every turn and tool result. `Deployed`: the question, the last notes
-/// with their tags, the last tool result, and a forced `<mem>`; nothing else.
+/// - `full`, `none`: every turn and tool result;
+/// - `deployed`: the last notes with their tags, the last tool result in its short form, a forced
+///   `<mem>`; nothing else;
+/// - `last_turn`, `mem1`: the last turn, its tool result in its short form (with `mem1` it begins with
+///   the number of turns left);
+/// - `memory_only`: the last notes, a forced `<mem>`;
+/// - `chunks`: the last notes, the next part of the document, a forced `<mem>`; after the last part
+///   the last notes alone.
 #[must_use]
 pub fn next_context(
     kind: ContextKind,
@@ -29,25 +56,41 @@ pub fn next_context(
     forced: &ForcedIds,
 ) -> Context {
     let mut ids = question.prompt_ids.clone();
+    let last = turns.last();
+    let mut forces = false;
     match kind {
-        ContextKind::Full => {
+        ContextKind::Full | ContextKind::NoNotes => {
             for turn in turns {
                 ids.extend_from_slice(&turn.ids);
                 ids.extend(tool_ids(turn));
             }
-            Context { ids, forced: 0 }
         }
         ContextKind::Deployed => {
-            if let Some(turn) = turns.last() {
-                ids.extend_from_slice(notes_ids(turn));
-                ids.extend(tool_ids(turn));
-            }
-            ids.extend_from_slice(&forced.0);
-            Context {
-                ids,
-                forced: forced.0.len() as u32,
+            ids.extend(last.map(notes_ids).into_iter().flatten());
+            ids.extend(last.map(short_tool_ids).into_iter().flatten());
+            forces = true;
+        }
+        ContextKind::MemoryOnly => {
+            ids.extend(last.map(notes_ids).into_iter().flatten());
+            forces = true;
+        }
+        ContextKind::LastTurn | ContextKind::Mem1 => {
+            ids.extend(last.map(|turn| &turn.ids).into_iter().flatten());
+            ids.extend(last.map(short_tool_ids).into_iter().flatten());
+        }
+        ContextKind::Chunks => {
+            ids.extend(last.map(notes_ids).into_iter().flatten());
+            if let Some(chunk) = question.chunks.get(turns.len()) {
+                ids.extend_from_slice(chunk);
+                forces = true;
             }
         }
+    }
+    let forced: &[TokenId] = if forces { &forced.0 } else { &[] };
+    ids.extend_from_slice(forced);
+    Context {
+        ids,
+        forced: forced.len() as u32,
     }
 }
 
@@ -78,8 +121,16 @@ fn tool_ids(turn: &Turn) -> impl Iterator<Item = TokenId> + '_ {
     turn.tool.iter().flat_map(|tool| tool.ids.iter().copied())
 }
 
-/// The training rows of a finished trajectory: one for the full context, one a turn for the
-/// deployed context. Prompt, forced ids and tool results are masked.
+/// The ids of a tool result in its short form.
+fn short_tool_ids(turn: &Turn) -> &[TokenId] {
+    turn.tool
+        .as_ref()
+        .map_or(&[], |tool| tool.short_ids.as_ref().unwrap_or(&tool.ids))
+}
+
+/// The training rows of a finished trajectory: one where the context only grows, one a turn where it
+/// is written anew. Prompt, forced ids and tool results are masked, and so is what a row repeats of
+/// earlier turns.
 #[must_use]
 pub fn training_rows(
     kind: ContextKind,
@@ -87,31 +138,29 @@ pub fn training_rows(
     turns: &[Turn],
     forced: &ForcedIds,
 ) -> Vec<Row> {
-    match kind {
-        ContextKind::Full => {
-            let mut row = Row::default();
-            push_context(&mut row, &question.prompt_ids, 0);
-            for (number, turn) in turns.iter().enumerate() {
-                push_turn(&mut row, turn, number as u32);
-                if let Some(tool) = &turn.tool {
-                    push_context(&mut row, &tool.ids, number as u32);
-                }
+    if kind.grows() {
+        let mut row = Row::default();
+        push_context(&mut row, &question.prompt_ids, 0);
+        for (number, turn) in turns.iter().enumerate() {
+            push_turn(&mut row, turn, number as u32);
+            if let Some(tool) = &turn.tool {
+                push_context(&mut row, &tool.ids, number as u32);
             }
-            vec![row]
         }
-        ContextKind::Deployed => turns
-            .iter()
-            .enumerate()
-            .map(|(number, turn)| {
-                let context = next_context(kind, question, &turns[..number], forced);
-                let seen = context.ids.len() - turn.forced as usize;
-                let mut row = Row::default();
-                push_context(&mut row, &context.ids[..seen], number as u32);
-                push_turn(&mut row, turn, number as u32);
-                row
-            })
-            .collect(),
+        return vec![row];
     }
+    turns
+        .iter()
+        .enumerate()
+        .map(|(number, turn)| {
+            let context = next_context(kind, question, &turns[..number], forced);
+            let seen = context.ids.len() - turn.forced as usize;
+            let mut row = Row::default();
+            push_context(&mut row, &context.ids[..seen], number as u32);
+            push_turn(&mut row, turn, number as u32);
+            row
+        })
+        .collect()
 }
 
 fn push_context(row: &mut Row, ids: &[TokenId], turn: u32) {
@@ -135,104 +184,4 @@ fn push_turn(row: &mut Row, turn: &Turn, number: u32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::trajectory::{Span, ToolResult};
-
-    fn question() -> QuestionData {
-        QuestionData {
-            objectives: Vec::new(),
-            text: String::new(),
-            prompt_ids: vec![1, 2],
-            gold_text: String::new(),
-            gold_ids: Vec::new(),
-            gold_answers: Vec::new(),
-            answer_prefix_ids: Vec::new(),
-            documents: Vec::new(),
-        }
-    }
-
-    fn turn(base: TokenId, forced: u32) -> Turn {
-        Turn {
-            forced,
-            // <mem> note </mem> call
-            ids: vec![9, base, 10, base + 1],
-            logprobs: vec![if forced > 0 { 0.0 } else { -0.5 }, -0.5, -0.5, -0.5],
-            spans: vec![Span {
-                tag: Tag::Mem,
-                start: 0,
-                end: 3,
-                inner_start: 1,
-                inner_end: 2,
-            }],
-            tool: Some(ToolResult {
-                text: String::new(),
-                ids: vec![base + 2],
-            }),
-            ..Turn::default()
-        }
-    }
-
-    #[test]
-    fn the_full_context_holds_everything() {
-        let turns = [turn(20, 0), turn(30, 0)];
-        let context = next_context(ContextKind::Full, &question(), &turns, &ForcedIds(vec![9]));
-        assert_eq!(context.ids, [1, 2, 9, 20, 10, 21, 22, 9, 30, 10, 31, 32]);
-        assert_eq!(context.forced, 0);
-    }
-
-    #[test]
-    fn the_deployed_context_holds_question_last_notes_last_result_and_a_forced_tag() {
-        let turns = [turn(20, 1), turn(30, 1)];
-        let context = next_context(
-            ContextKind::Deployed,
-            &question(),
-            &turns,
-            &ForcedIds(vec![9]),
-        );
-        assert_eq!(context.ids, [1, 2, 9, 30, 10, 32, 9]);
-        assert_eq!(context.forced, 1);
-        let first = next_context(ContextKind::Deployed, &question(), &[], &ForcedIds(vec![9]));
-        assert_eq!(first.ids, [1, 2, 9]);
-    }
-
-    #[test]
-    fn full_rows_mask_prompt_and_tools() {
-        let rows = training_rows(
-            ContextKind::Full,
-            &question(),
-            &[turn(20, 0), turn(30, 0)],
-            &ForcedIds(vec![9]),
-        );
-        let [row] = rows.as_slice() else {
-            panic!("one row")
-        };
-        let trained: Vec<TokenId> = row
-            .ids
-            .iter()
-            .zip(&row.mask)
-            .filter(|(_, mask)| **mask)
-            .map(|(id, _)| *id)
-            .collect();
-        assert_eq!(trained, [9, 20, 10, 21, 9, 30, 10, 31]);
-        assert_eq!(row.notes, [(0, 2, 5), (1, 7, 10)]);
-        assert_eq!(row.turn[6..8], [0, 1]);
-    }
-
-    #[test]
-    fn deployed_rows_are_one_a_turn_and_mask_the_forced_tag() {
-        let rows = training_rows(
-            ContextKind::Deployed,
-            &question(),
-            &[turn(20, 1), turn(30, 1)],
-            &ForcedIds(vec![9]),
-        );
-        assert_eq!(rows.len(), 2);
-        assert_eq!(rows[1].ids, [1, 2, 9, 20, 10, 22, 9, 30, 10, 31]);
-        let trained: Vec<usize> = (0..rows[1].ids.len())
-            .filter(|&at| rows[1].mask[at])
-            .collect();
-        assert_eq!(trained, [7, 8, 9]);
-        assert_eq!(rows[1].notes, [(1, 6, 9)]);
-    }
-}
+mod tests;

@@ -2,8 +2,8 @@
 
 use bevy_ecs::prelude::*;
 
-use super::next_context;
 use super::state::{Roster, RunSettings, TaskHandle, Temperature, View};
+use super::{TurnForm, next_context, turn_form};
 use crate::engine::{EngineLink, EngineRequest, GenerateRequest, Sampling};
 use crate::experiment::Experiment;
 use crate::tools::{ToolCall, ToolLink};
@@ -89,13 +89,19 @@ pub fn dispatch_turns(
         let length = context.ids.len() as u32;
         let room = limits.context_tokens.saturating_sub(length).max(1);
         let forced = context.ids[context.ids.len() - context.forced as usize..].to_vec();
+        let form = turn_form(view.0, &question.0, turns.0.len());
+        let stop = if form == TurnForm::Reading {
+            &task.stop_reading
+        } else {
+            &task.stop
+        };
         requests.push(GenerateRequest {
             id,
             turn: turns.0.len() as u32,
             context: context.ids,
             max_new_tokens: limits.turn_tokens.min(budget.tokens).min(room),
             sampling: sampling(&settings.0, id.purpose, temperature.0),
-            stop: task.stop.clone(),
+            stop: stop.clone(),
             ignore_eos: false,
         });
         turns.0.push(Turn {

@@ -23,10 +23,13 @@ use crate::trajectory::{
 
 pub use advance::{AfterTool, AfterTurn, state_after_tool, state_after_turn};
 pub use asearcher::{AsearcherAgent, Asked, Entry, Reading, Source, Usage};
-pub use context::{Context, ForcedIds, next_context, notes_content_ids, notes_ids, training_rows};
+pub use context::{
+    Context, ForcedIds, TurnForm, next_context, notes_content_ids, notes_ids, training_rows,
+    turn_form,
+};
 pub use mem1_row::{Mem1Block, Mem1Ids, Mem1Row};
-pub use protocol::{ParsedTurn, parse_turn, stop_strings};
-pub use spawn::draw_training_questions;
+pub use protocol::{ParsedTurn, parse_turn, reading_stop_strings, stop_strings};
+pub use spawn::{draw_training_questions, seen_as};
 pub use state::{
     Backlog, EvaluationEntry, Order, Roster, RunSettings, TaskHandle, Temperature, View,
 };
@@ -45,7 +48,10 @@ pub fn plugin(app: &mut App) {
         .add_systems(
             Update,
             (
-                (spawn::order_training_rollouts, spawn::spawn_trajectories)
+                (
+                    spawn::order_training_rollouts.pipe(stop_on_error),
+                    spawn::spawn_trajectories,
+                )
                     .chain()
                     .in_set(PalimpsestSystems::Spawn),
                 (

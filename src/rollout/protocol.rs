@@ -2,9 +2,11 @@
 //! `<search>..</search>`, `<access>..</access>`, `<answer>..</answer>`.
 //!
 //! A turn is parsed on the decoded bytes of its ids, and every span is given back as token ranges, so
-//! that a tag may be one special token or cross several ordinary ones. The rules have names; they are
+//! that a tag may be one special token or cross several ordinary ones. Where a context has no notes
+//! (ReAct, MEM1) a turn is a thought and an action; where it reads a document it is notes alone. The rules have names; they are
 //! described for users in `docs/protocol.md`.
 
+use super::TurnForm;
 use crate::trajectory::{Action, FormatRule, Span, Tag, TokenId};
 
 /// Tags that may stand in a context but never inside a block that the policy writes.
@@ -19,12 +21,18 @@ pub fn stop_strings() -> Vec<String> {
         .collect()
 }
 
+/// Stop strings of a turn that only reads.
+#[must_use]
+pub fn reading_stop_strings() -> Vec<String> {
+    vec![Tag::Mem.close().to_owned()]
+}
+
 /// What a turn turned out to be.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParsedTurn {
     /// The blocks found before the first broken rule, in order.
     pub spans: Vec<Span>,
-    /// What the turn asks for; none if a rule was broken.
+    /// What the turn asks for; none if a rule was broken, or the turn only reads.
     pub action: Option<Action>,
     /// The first rule that was broken.
     pub broken: Option<FormatRule>,
@@ -33,7 +41,11 @@ pub struct ParsedTurn {
 /// Parses the ids of one turn, forced ids included. `bytes_of` gives the bytes that an id adds to
 /// the text.
 #[must_use]
-pub fn parse_turn<'a>(ids: &[TokenId], bytes_of: impl Fn(TokenId) -> &'a [u8]) -> ParsedTurn {
+pub fn parse_turn<'a>(
+    ids: &[TokenId],
+    form: TurnForm,
+    bytes_of: impl Fn(TokenId) -> &'a [u8],
+) -> ParsedTurn {
     let mut text = Vec::new();
     // starts[i] is the first byte of token i; one more entry for the end.
     let mut starts = Vec::with_capacity(ids.len() + 1);
@@ -48,12 +60,12 @@ pub fn parse_turn<'a>(ids: &[TokenId], bytes_of: impl Fn(TokenId) -> &'a [u8]) -
         at: 0,
         spans: Vec::new(),
     };
-    let outcome = parser.turn();
+    let outcome = parser.turn(form);
     let spans = parser.spans;
     match outcome {
         Ok(action) => ParsedTurn {
             spans,
-            action: Some(action),
+            action,
             broken: None,
         },
         Err(rule) => ParsedTurn {
@@ -72,13 +84,23 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn turn(&mut self) -> Result<Action, FormatRule> {
+    fn turn(&mut self, form: TurnForm) -> Result<Option<Action>, FormatRule> {
         self.skip_white();
-        if !self.at_tag(Tag::Mem.open()) {
-            return Err(FormatRule::MemoryFirst);
+        if form != TurnForm::Bare {
+            if !self.at_tag(Tag::Mem.open()) {
+                return Err(FormatRule::MemoryFirst);
+            }
+            self.block(Tag::Mem, FormatRule::MemoryClosed)?;
+            self.skip_white();
         }
-        self.block(Tag::Mem, FormatRule::MemoryClosed)?;
-        self.skip_white();
+        if form == TurnForm::Reading {
+            let ended = self.at == self.text.len();
+            return if ended {
+                Ok(None)
+            } else {
+                Err(FormatRule::NothingBetween)
+            };
+        }
         if !self.at_tag(Tag::Think.open()) {
             return Err(self.missing(&[Tag::Think], FormatRule::ThinkSecond));
         }
@@ -101,11 +123,11 @@ impl Parser<'_> {
             });
         }
         let content = String::from_utf8_lossy(&content).into_owned();
-        Ok(match tag {
+        Ok(Some(match tag {
             Tag::Search => Action::Search(content),
             Tag::Access => Action::Access(content),
             _ => Action::Answer(content),
-        })
+        }))
     }
 
     /// Which rule is broken when none of `wanted` stands here: text in between, or no such block.
@@ -194,9 +216,13 @@ mod tests {
 
     /// A tokenizer for tests: one token a byte.
     fn parse(text: &str) -> ParsedTurn {
+        parse_as(TurnForm::Noted, text)
+    }
+
+    fn parse_as(form: TurnForm, text: &str) -> ParsedTurn {
         let table: Vec<[u8; 1]> = (0..=255u8).map(|byte| [byte]).collect();
         let ids: Vec<TokenId> = text.bytes().map(TokenId::from).collect();
-        parse_turn(&ids, |id| &table[id as usize][..])
+        parse_turn(&ids, form, |id| &table[id as usize][..])
     }
 
     #[test]
@@ -272,12 +298,49 @@ mod tests {
             b"</answer>",
         ];
         let ids: Vec<TokenId> = (0..pieces.len() as u32).collect();
-        let turn = parse_turn(&ids, |id| pieces[id as usize]);
+        let turn = parse_turn(&ids, TurnForm::Noted, |id| pieces[id as usize]);
         assert_eq!(turn.action, Some(Action::Answer("4".into())));
         let mem = turn.spans[0];
         assert_eq!((mem.start, mem.end), (0, 5));
         // "m>note" holds part of the opening tag, so the content is the one token between the tags.
         assert_eq!((mem.inner_start, mem.inner_end), (2, 3));
+    }
+
+    #[test]
+    fn turns_without_notes_and_turns_that_only_read_keep_their_own_rules() {
+        let bare = |text| parse_as(TurnForm::Bare, text);
+        let reading = |text| parse_as(TurnForm::Reading, text);
+        let turn = bare("<think>t</think><search>q</search>");
+        assert_eq!(
+            (turn.action, turn.broken),
+            (Some(Action::Search("q".into())), None)
+        );
+        for (text, rule) in [
+            (
+                "<mem>n</mem><think>t</think><search>q</search>",
+                FormatRule::ThinkSecond,
+            ),
+            ("<search>q</search>", FormatRule::ThinkSecond),
+            ("<think>t</think>", FormatRule::OneAction),
+            (
+                "<think>a<mem></think><search>q</search>",
+                FormatRule::NoNestedTags,
+            ),
+        ] {
+            assert_eq!(bare(text).broken, Some(rule), "{text}");
+        }
+        let turn = reading("<mem> what it says</mem> ");
+        assert_eq!(
+            (turn.action, turn.broken, turn.spans.len()),
+            (None, None, 1)
+        );
+        for (text, rule) in [
+            ("it says", FormatRule::MemoryFirst),
+            ("<mem>it says", FormatRule::MemoryClosed),
+            ("<mem>n</mem><think>t</think>", FormatRule::NothingBetween),
+        ] {
+            assert_eq!(reading(text).broken, Some(rule), "{text}");
+        }
     }
 
     #[test]

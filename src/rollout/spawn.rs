@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bevy_ecs::prelude::*;
 
 use super::state::{Backlog, Order, Roster, RunSettings, TaskHandle, Temperature, View};
-use crate::experiment::Experiment;
+use crate::experiment::{ContextKind, Experiment};
 use crate::random::{Domain, stream};
 use crate::schedule::{Activity, Cursor, Phase};
-use crate::task::{Split, Task};
+use crate::task::{Split, Task, TaskError};
 use crate::trajectory::{
     Budget, Group, MemberOf, Purpose, Question, QuestionData, TrajectoryId, TrajectorySpawned,
     TurnState, Turns,
@@ -41,6 +41,21 @@ pub fn draw_training_questions(
         .collect()
 }
 
+/// A question as a context shows it: with other instructions, or with the parts of a document.
+///
+/// # Errors
+/// [`TaskError`] if the document cannot be found.
+pub fn seen_as(
+    experiment: &Experiment,
+    task: &dyn Task,
+    question: &Arc<QuestionData>,
+    context: ContextKind,
+) -> Result<Arc<QuestionData>, TaskError> {
+    let chunks = &experiment.task.chunks;
+    let other = task.seen_as(question, context, chunks)?;
+    Ok(other.map_or_else(|| Arc::clone(question), Arc::new))
+}
+
 /// At the start of a rollout phase, puts every rollout of the step into the backlog.
 pub fn order_training_rollouts(
     mut phase: ResMut<Phase>,
@@ -48,15 +63,17 @@ pub fn order_training_rollouts(
     settings: Res<RunSettings>,
     task: Res<TaskHandle>,
     mut backlog: ResMut<Backlog>,
-) {
+) -> Result {
     if !phase.begin(Activity::RollingOut) {
-        return;
+        return Ok(());
     }
     let experiment = &settings.0;
     for (group, question) in draw_training_questions(experiment, task.task.as_ref(), cursor.step)
         .into_iter()
         .enumerate()
     {
+        let view = experiment.rollout.context.of_group(group as u32);
+        let question = seen_as(experiment, task.task.as_ref(), &question, view)?;
         backlog
             .0
             .extend((0..experiment.rollout.group_size).map(|member| Order {
@@ -67,11 +84,12 @@ pub fn order_training_rollouts(
                     member,
                 },
                 question: Arc::clone(&question),
-                view: experiment.rollout.context.of_group(group as u32),
+                view,
                 temperature: experiment.rollout.temperature,
                 entry: None,
             }));
     }
+    Ok(())
 }
 
 /// Spawns trajectories from the backlog while fewer than `rollout.in_flight` are alive.
@@ -113,7 +131,9 @@ pub fn spawn_trajectories(
                 known.push((key, entity));
                 entity
             });
-        let turns = turn_limit(rollout.limits.turns, order.question.objectives.len() as u32);
+        // Every part of a document takes a turn of its own.
+        let turns = turn_limit(rollout.limits.turns, order.question.objectives.len() as u32)
+            .max(order.question.chunks.len() as u32 + 1);
         let entity = commands
             .spawn((
                 order.id,

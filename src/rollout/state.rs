@@ -23,6 +23,8 @@ pub struct TaskHandle {
     pub forced: ForcedIds,
     /// Stop strings of a turn.
     pub stop: Arc<[String]>,
+    /// Stop strings of a turn that only reads.
+    pub stop_reading: Arc<[String]>,
 }
 
 impl TaskHandle {
@@ -34,6 +36,7 @@ impl TaskHandle {
             task,
             forced,
             stop: super::stop_strings().into(),
+            stop_reading: super::reading_stop_strings().into(),
         }
     }
 }

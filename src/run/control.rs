@@ -9,7 +9,7 @@ use crate::experiment::Experiment;
 use crate::learner::stage_at;
 use crate::rollout::{Backlog, Roster, RunSettings};
 use crate::schedule::{Activity, Cursor, Phase, RunFailure, RunHalt};
-use crate::tools::Interrupts;
+use crate::tools::{Interrupts, ToolLink};
 use crate::trajectory::{Group, TrajectoryId};
 
 /// The cursor of the last checkpoint.
@@ -28,6 +28,14 @@ pub fn next_activity(
     saved: Option<Cursor>,
     experiment: &Experiment,
 ) -> Activity {
+    if experiment.evaluation.only {
+        let measured = cursor.evaluated == Some(cursor.step);
+        return if measured || done == Activity::Evaluating {
+            Activity::Finished
+        } else {
+            Activity::Evaluating
+        };
+    }
     match done {
         Activity::RollingOut if experiment.scores() => return Activity::Scoring,
         Activity::RollingOut | Activity::Scoring => return Activity::Learning,
@@ -80,6 +88,7 @@ pub fn conduct(
     mut failure: ResMut<RunFailure>,
     recorder: Res<Recorder>,
     mut link: ResMut<EngineLink>,
+    mut tools: ResMut<ToolLink>,
     mut backlog: ResMut<Backlog>,
     mut roster: ResMut<Roster>,
     groups: Query<Entity, With<Group>>,
@@ -125,6 +134,7 @@ pub fn conduct(
         // The trajectories have served: forget them here and in the engine's cache.
         let ids: Vec<TrajectoryId> = roster.entities.keys().copied().collect();
         link.send(EngineRequest::Release(ids)).ok();
+        tools.cancel();
         for entity in groups.iter().chain(roster.entities.values().copied()) {
             commands.entity(entity).try_despawn();
         }
@@ -141,6 +151,16 @@ mod tests {
     use Activity::{
         BeginRl, Evaluating, Finished, Finishing, Learning, RollingOut, Saving, Scoring, Starting,
     };
+
+    #[test]
+    fn a_run_that_only_measures_measures_once_and_saves_nothing() {
+        let mut experiment = Experiment::default();
+        experiment.evaluation.only = true;
+        let cursor = Cursor::default();
+        let next = |done| next_activity(done, &cursor, None, &experiment);
+        assert_eq!(next(Starting), Evaluating);
+        assert_eq!(next(Evaluating), Finished);
+    }
 
     #[test]
     fn a_run_without_cold_start_begins_rl_evaluates_and_rolls_out() {

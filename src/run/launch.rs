@@ -189,9 +189,11 @@ pub fn build_app(
         resumed,
         seconds,
     } = launch;
+    let limits = &experiment.rollout.limits;
     let tools = ToolLink::start(
-        crate::tools::of(task.as_ref(), &experiment.task),
-        experiment.rollout.limits.tool_seconds,
+        crate::tools::of(task.as_ref(), &experiment.task)?,
+        limits.tool_seconds,
+        limits.tools_in_flight,
     )
     .context("the tool runtime could not be started")?;
     let mut app = App::new();

@@ -112,6 +112,15 @@ fn evaluation_line(lines: &[Evaluation]) -> String {
             .find(|line| line.objectives == objectives && line.context == context);
         line.map_or("-".to_owned(), |line| format!("{:.2}", line.em))
     };
+    let measured = |context: &ContextKind| lines.iter().any(|line| line.context == *context);
+    let forgetful = lines
+        .iter()
+        .map(|line| line.context)
+        .filter(|context| *context != ContextKind::Full);
+    let mut contexts: Vec<ContextKind> = forgetful.collect();
+    contexts.sort_unstable();
+    contexts.dedup();
+    contexts.extend([ContextKind::Full].into_iter().filter(measured));
     let mut objectives: Vec<u32> = lines.iter().map(|line| line.objectives).collect();
     objectives.dedup();
     objectives.sort_unstable();
@@ -119,13 +128,15 @@ fn evaluation_line(lines: &[Evaluation]) -> String {
     let table: Vec<String> = objectives
         .iter()
         .map(|&n| {
-            format!(
-                "{n} objectives {}/{}",
-                em(n, ContextKind::Deployed),
-                em(n, ContextKind::Full)
-            )
+            let of: Vec<String> = contexts.iter().map(|&context| em(n, context)).collect();
+            format!("{n} objectives {}", of.join("/"))
         })
         .collect();
     let step = lines.first().map_or(0, |line| line.step);
-    format!("after {step} steps, EM deployed/full: {}", table.join(", "))
+    let names: Vec<&str> = contexts.iter().map(|context| context.name()).collect();
+    format!(
+        "after {step} steps, EM {}: {}",
+        names.join("/"),
+        table.join(", ")
+    )
 }

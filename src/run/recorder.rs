@@ -192,6 +192,7 @@ pub fn record_tool_results(
             turn: message.turn,
             text: message.text.clone(),
             tokens: tool.map_or(0, |tool| tool.ids.len() as u32),
+            failure: message.failure,
         })?;
     }
     Ok(())

@@ -8,6 +8,7 @@ use super::step_metrics::StepSums;
 use crate::credit::plugin::KlPaid;
 use crate::engine::EngineSeconds;
 use crate::eval::Evaluated;
+use crate::experiment::TaskKind;
 use crate::learner::{ColdStartProgress, PackedRow, Updated};
 use crate::record::{Event, MemoryCredit, Metrics, TokenBlock};
 use crate::rollout::{Roster, RunSettings};
@@ -206,35 +207,28 @@ pub fn record_evaluation(
     mut recorder: ResMut<Recorder>,
     mut evaluated: ResMut<Evaluated>,
     mut news: ResMut<News>,
+    settings: Res<RunSettings>,
     clock: Res<RunClock>,
 ) -> Result {
     let lines = std::mem::take(&mut evaluated.0);
     let Some(step) = lines.first().map(|line| line.step) else {
         return Ok(());
     };
+    let task = match settings.0.task.kind {
+        TaskKind::Lookup => "lookup",
+        TaskKind::Search => "search",
+    };
+    recorder.completed |= settings.0.evaluation.only;
     let mut metrics = Metrics::default();
     news.evaluation.clone_from(&lines);
     for line in lines {
-        let context = match line.context {
-            crate::experiment::ContextKind::Full => "full",
-            crate::experiment::ContextKind::Deployed => "deployed",
-        };
-        let at = format!("{context}/{}", line.objectives);
-        metrics.set(format!("val-core/lookup/em/{at}"), line.em);
-        metrics.set(format!("val-aux/lookup/f1/{at}"), line.f1);
-        metrics.set(
-            format!("val-aux/lookup/notes_recall/{at}"),
-            line.notes_recall,
-        );
-        metrics.set(
-            format!("val-aux/lookup/notes_tokens/{at}"),
-            line.notes_tokens,
-        );
-        metrics.set(format!("val-aux/lookup/peak_tokens/{at}"), line.peak_tokens);
-        metrics.set(
-            format!("val-aux/lookup/total_tokens/{at}"),
-            line.total_tokens,
-        );
+        let at = format!("{}/{}", line.context.name(), line.objectives);
+        metrics.set(format!("val-core/{task}/em/{at}"), line.em);
+        for (name, value) in line.figures() {
+            if name != "em" {
+                metrics.set(format!("val-aux/{task}/{name}/{at}"), value);
+            }
+        }
         recorder.writer.append(&Event::Evaluated(line))?;
     }
     metrics.set(

@@ -55,13 +55,6 @@ pub fn write_results(results: &Results, out: &Path) -> Result<String, StudyError
     Ok(table)
 }
 
-fn context_name(context: ContextKind) -> &'static str {
-    match context {
-        ContextKind::Full => "full",
-        ContextKind::Deployed => "deployed",
-    }
-}
-
 /// A number with the digits that its size asks for, and half of its interval.
 fn with_half(mean: f64, half: Option<f64>) -> String {
     let digits = usize::from(mean.abs() < 10.0) * 2;
@@ -82,8 +75,8 @@ fn tables(results: &Results) -> Vec<MetricTable> {
         .collect();
     let objectives: Vec<u32> = at_ends.into_iter().collect();
     let first_arm = results.study.arms.first().map_or("", |arm| &arm.name);
-    let contexts = [ContextKind::Deployed, ContextKind::Full];
-    let row = |label: &str, arm: &str, step, context, metric: &str| {
+    let contexts = results.contexts();
+    let row = |label: &str, arm: &str, step, context: ContextKind, metric: &str| {
         let of = |cell: &Cell| {
             let gain = if arm == first_arm {
                 String::new()
@@ -104,7 +97,7 @@ fn tables(results: &Results) -> Vec<MetricTable> {
             })
             .collect();
         let measured = cells.iter().any(|cell| cell.0 != "-");
-        measured.then(|| (label.to_owned(), context_name(context), cells))
+        measured.then(|| (label.to_owned(), context.name(), cells))
     };
     results
         .study
@@ -112,7 +105,7 @@ fn tables(results: &Results) -> Vec<MetricTable> {
         .iter()
         .map(|metric| {
             let mut rows = Vec::new();
-            for context in contexts {
+            for &context in &contexts {
                 if last > 0 {
                     rows.extend(row("at the start", first_arm, 0, context, metric));
                 }
@@ -163,7 +156,7 @@ fn csv(results: &Results) -> String {
             "{},{},{},{},{},{},{},{},{},{},{}\n",
             cell.arm,
             cell.step,
-            context_name(cell.context),
+            cell.context.name(),
             cell.objectives,
             cell.metric,
             cell.values.len(),
@@ -189,7 +182,7 @@ fn charts(results: &Results) -> Vec<Chart> {
     };
     let mut charts = Vec::new();
     for metric in &results.study.metrics {
-        for context in [ContextKind::Deployed, ContextKind::Full] {
+        for context in results.contexts() {
             let line = |(arm, class): (&super::Arm, &'static str)| {
                 let cells: Vec<&Cell> = results
                     .cells
@@ -209,7 +202,7 @@ fn charts(results: &Results) -> Vec<Chart> {
             };
             let classes = CLASSES.into_iter().cycle();
             let plan = Plan {
-                title: format!("{metric}, {}", context_name(context)),
+                title: format!("{metric}, {}", context.name()),
                 caption: format!("{objectives} objectives; bands are 95 % intervals."),
                 unit: "",
                 steps: "RL step",

@@ -96,11 +96,16 @@ fn value(line: &Evaluation, metric: &str) -> f64 {
     }
 }
 
+/// Contexts that forget come before the full one.
+fn order(context: ContextKind) -> (bool, ContextKind) {
+    (context == ContextKind::Full, context)
+}
+
 impl Results {
     /// Sums the runs of a plan up.
     #[must_use]
     pub fn new(name: &str, study: &Study, plan: &Plan, summaries: &[Summary]) -> Self {
-        type Key<'a> = (usize, u32, u8, u32, &'a str);
+        type Key<'a> = (usize, u32, (bool, ContextKind), u32, &'a str);
         let mut values: BTreeMap<Key<'_>, (ContextKind, Vec<f64>)> = BTreeMap::new();
         let shown =
             |objectives| study.objectives.is_empty() || study.objectives.contains(&objectives);
@@ -109,7 +114,7 @@ impl Results {
             let Some(arm) = arm else { continue };
             for line in summary.evaluations.iter().filter(|l| shown(l.objectives)) {
                 for metric in &study.metrics {
-                    let context = u8::from(line.context == ContextKind::Full);
+                    let context = order(line.context);
                     let key = (arm, line.step, context, line.objectives, metric.as_str());
                     let entry = values.entry(key).or_insert((line.context, Vec::new()));
                     entry.1.push(value(line, metric));
@@ -159,6 +164,15 @@ impl Results {
     #[must_use]
     pub fn last_step(&self) -> u32 {
         self.cells.iter().map(|cell| cell.step).max().unwrap_or(0)
+    }
+
+    /// The contexts that were measured, the full one last.
+    #[must_use]
+    pub fn contexts(&self) -> Vec<ContextKind> {
+        let mut contexts: Vec<ContextKind> = self.cells.iter().map(|cell| cell.context).collect();
+        contexts.sort_unstable_by_key(|&context| order(context));
+        contexts.dedup();
+        contexts
     }
 
     /// One number.

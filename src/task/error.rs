@@ -91,6 +91,11 @@ pub enum TaskError {
         "the search task needs the tokenizer of the policy; name a folder as policy, as Folder(\"..\")"
     )]
     NoTokenizer,
+    /// The policy brings no chat template that shows what the user says.
+    #[error(
+        "task.chat is on, but the policy's folder has no chat template that shows a message of the user; set task.chat: false, or bring chat_template.jinja"
+    )]
+    NoTemplate,
     /// A corpus or its index could not be used.
     #[error(transparent)]
     Retrieval(#[from] crate::retrieval::RetrievalError),

@@ -8,13 +8,15 @@ mod find;
 pub mod lookup;
 pub mod qa;
 mod render;
+mod replay;
 pub mod search;
 
 pub use error::TaskError;
 pub use find::{NOTHING_FOUND, find_document, load};
+pub use replay::{RecordedQuestion, ReplayTask};
 
 use crate::engine::SupervisedPart;
-use crate::experiment::{Experiment, MixSettings};
+use crate::experiment::{ChunkSettings, ContextKind, Experiment, MixSettings};
 use crate::retrieval::Library;
 use crate::trajectory::{QuestionData, TokenId};
 
@@ -27,6 +29,10 @@ pub struct Judgement {
     pub em: f32,
     /// Partial credit, 0 to 1.
     pub f1: f32,
+    /// 1 if every objective's right words stand in its answer, else 0.
+    pub cem: f32,
+    /// Share of objectives that are answered exactly.
+    pub objectives_em: f32,
 }
 
 /// How much of what was seen stands in the notes.
@@ -77,6 +83,47 @@ pub trait Task: Send + Sync {
 
     /// Renders a tool result as the policy sees it: text and ids, tool tags included.
     fn render_tool(&self, text: &str) -> (String, Vec<TokenId>);
+
+    /// How many different questions with so many objectives there are; none: as many as one likes.
+    fn available(&self, seed: u64, objectives: u32, split: Split) -> Option<u32> {
+        let _ = (seed, objectives, split);
+        None
+    }
+
+    /// The question as a context shows it, where that is another than the plain one: with instructions
+    /// for turns without notes, or with the parts of a document.
+    ///
+    /// # Errors
+    /// [`TaskError`] if the document cannot be found.
+    fn seen_as(
+        &self,
+        question: &QuestionData,
+        context: ContextKind,
+        chunks: &ChunkSettings,
+    ) -> Result<Option<QuestionData>, TaskError> {
+        if context != ContextKind::Chunks {
+            return Ok(None);
+        }
+        let texts: Vec<&str> = question
+            .documents
+            .iter()
+            .map(|(_, text)| text.as_str())
+            .collect();
+        let mut seen = question.clone();
+        seen.chunks = self.chunks_of(&texts.join("\n"), chunks);
+        Ok(Some(seen))
+    }
+
+    /// The parts of a document as the policy sees them.
+    fn chunks_of(&self, document: &str, settings: &ChunkSettings) -> Vec<Vec<TokenId>> {
+        let tokenizer = self.tokenizer();
+        tokenizer
+            .encode(document)
+            .chunks(settings.tokens.max(1) as usize)
+            .take(settings.most as usize)
+            .map(|part| self.render_tool(&tokenizer.decode(part)).1)
+            .collect()
+    }
 
     /// What its tools search, if not the documents of each question.
     fn library(&self) -> Option<&Library> {

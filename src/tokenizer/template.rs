@@ -58,26 +58,40 @@ impl ChatTemplate {
     /// # Errors
     /// [`EngineError::BadFile`] for files that cannot be read or parsed.
     pub fn load(folder: &Path) -> Result<Option<Self>, EngineError> {
+        Self::find(folder, |name| std::fs::read(folder.join(name)).ok())
+    }
+
+    /// The template among files that `read` gives by name; `folder` stands in error messages. None if
+    /// there is none.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::load`].
+    pub fn find(
+        folder: &Path,
+        read: impl Fn(&str) -> Option<Vec<u8>>,
+    ) -> Result<Option<Self>, EngineError> {
         let path = folder.join(CONFIG_FILE);
-        let config = match std::fs::read(&path) {
-            Err(_) => Config::default(),
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| EngineError::BadFile {
-                path: path.clone(),
-                problem: format!("it is no tokenizer_config.json ({error})"),
-                remedy: "copy it again from the model".to_owned(),
-            })?,
+        let config = match read(CONFIG_FILE) {
+            None => Config::default(),
+            Some(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| EngineError::BadFile {
+                    path: path.clone(),
+                    problem: format!("it is no tokenizer_config.json ({error})"),
+                    remedy: "copy it again from the model".to_owned(),
+                })?
+            }
         };
-        let apart = folder.join(TEMPLATE_FILE);
-        let (text, path) = match (std::fs::read_to_string(&apart), config.chat_template) {
-            (Ok(text), _) => (text, apart),
-            (Err(_), Some(Spelled::One(text))) => (text, path),
-            (Err(_), Some(Spelled::Several(all))) => {
+        let apart = read(TEMPLATE_FILE).and_then(|bytes| String::from_utf8(bytes).ok());
+        let (text, path) = match (apart, config.chat_template) {
+            (Some(text), _) => (text, folder.join(TEMPLATE_FILE)),
+            (None, Some(Spelled::One(text))) => (text, path),
+            (None, Some(Spelled::Several(all))) => {
                 match all.into_iter().find(|named| named.name == "default") {
                     Some(named) => (named.template, path),
                     None => return Ok(None),
                 }
             }
-            (Err(_), None) => return Ok(None),
+            (None, None) => return Ok(None),
         };
         Self::parse(&text, special_tokens(&config.rest), &path).map(Some)
     }

@@ -15,7 +15,8 @@ use tokenizers::{AddedToken, Tokenizer};
 use crate::engine::EngineError;
 use crate::trajectory::TokenId;
 
-use super::bytes::{bytes_of_tokens, check_complete};
+use super::ChatTemplate;
+use super::bytes::{bytes_of_tokens, check_complete, is_ordinary};
 
 /// The tokens that are never split: padding, then the tags of the protocol. Their ids are their
 /// places in this list when [`TextTokenizer::train`] made the vocabulary.
@@ -61,8 +62,8 @@ const CONFIG: &str = r#"{
 }
 "#;
 
-/// The tokenizer of a model. One that rollouts use has the protocol's tags as special tokens (see
-/// [`TextTokenizer::require_protocol`]).
+/// The tokenizer of a model. One that the lookup task uses has the protocol's tags as special tokens
+/// (see [`TextTokenizer::require_protocol`]); elsewhere a tag may be several ordinary ones.
 #[derive(Clone)]
 pub struct TextTokenizer {
     inner: Tokenizer,
@@ -124,33 +125,53 @@ impl TextTokenizer {
         })
     }
 
-    /// Checks that rollouts can use it: every tag of the protocol is one special token, and any text
+    /// The chat template that lies beside it; none if there is none.
+    ///
+    /// # Errors
+    /// [`EngineError::BadFile`] for a template that cannot be read.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, EngineError> {
+        ChatTemplate::find(Path::new("the policy's folder"), |wanted| {
+            let found = self.companions.iter().find(|(name, _)| name == wanted);
+            found.map(|(_, bytes)| bytes.clone())
+        })
+    }
+
+    /// Checks that ordinary text has ids, so that the tags of the protocol can be written with ordinary
+    /// tokens. Control characters may be missing. `path` stands in error messages.
+    ///
+    /// # Errors
+    /// [`EngineError::BadFile`] naming the field, the rule and the remedy.
+    pub fn require_text(&self, path: &Path) -> Result<(), EngineError> {
+        self.complete(path, is_ordinary)
+    }
+
+    fn complete(&self, path: &Path, needed: fn(u8) -> bool) -> Result<(), EngineError> {
+        check_complete(&self.inner, needed).map_err(|problem| EngineError::BadFile {
+            path: path.to_owned(),
+            problem,
+            remedy: "use a byte-level BPE, as GPT-2 and Qwen have it".to_owned(),
+        })
+    }
+
+    /// Checks that the lookup task can use it: every tag of the protocol is one special token, and any text
     /// has ids. `path` stands in error messages.
     ///
     /// # Errors
     /// [`EngineError::BadFile`] naming the field, the rule and the remedy.
     pub fn require_protocol(&self, path: &Path) -> Result<(), EngineError> {
-        let bad = |problem: String, remedy: &str| {
-            Err(EngineError::BadFile {
-                path: path.to_owned(),
-                problem,
-                remedy: remedy.to_owned(),
-            })
-        };
-        if let Err(problem) = check_complete(&self.inner) {
-            return bad(problem, "use a byte-level BPE, as GPT-2 and Qwen have it");
-        }
+        self.complete(path, |_| true)?;
         match SPECIAL_TOKENS
             .iter()
             .find(|tag| !is_special(&self.inner, tag))
         {
             None => Ok(()),
-            Some(tag) => bad(
-                format!(
+            Some(tag) => Err(EngineError::BadFile {
+                path: path.to_owned(),
+                problem: format!(
                     "\"added_tokens\" lacks {tag:?} as a special token: every tag of the protocol must be one token"
                 ),
-                "add the tag, or load a tokenizer that palimpsest has saved",
-            ),
+                remedy: "add the tag, or load a tokenizer that palimpsest has saved".to_owned(),
+            }),
         }
     }
 

@@ -1,11 +1,8 @@
 //! `<access>` to the pages of a corpus.
 
-use super::{Tool, ToolCall, ToolError, ToolFuture};
+use super::{NO_PAGE, Tool, ToolCall, ToolError, ToolFuture};
 use crate::retrieval::Library;
 use crate::trajectory::Action;
-
-/// What ASearcher says of a page that is not there.
-const NO_PAGE: &str = "No More Information is Found for this URL.";
 
 /// Reads the page at an address, if the corpus has it. Nothing is fetched from anywhere else.
 pub struct CorpusAccess {

@@ -3,7 +3,7 @@
 use super::shape::{Shown, asearcher_text, search_r1_text, verl_json, verl_text};
 use super::{Tool, ToolCall, ToolError, ToolFuture};
 use crate::experiment::ResultShape;
-use crate::retrieval::{Library, RetrievalError};
+use crate::retrieval::{Library, Passage, RetrievalError};
 use crate::trajectory::Action;
 
 /// Finds the passages that fit a query best.
@@ -58,6 +58,11 @@ fn text_of(
         .flatten()
         .map(|hit| library.corpus.passage(hit.passage))
         .collect::<Result<Vec<_>, _>>()?;
+    Ok(told(&passages, shape))
+}
+
+/// Passages as the policy sees them.
+pub(super) fn told(passages: &[Passage], shape: ResultShape) -> String {
     let shown: Vec<Shown<'_>> = passages
         .iter()
         .map(|passage| Shown {
@@ -65,12 +70,12 @@ fn text_of(
             url: &passage.url,
         })
         .collect();
-    Ok(match shape {
+    match shape {
         ResultShape::SearchR1 => search_r1_text(&shown),
         ResultShape::Asearcher => asearcher_text(&shown),
         ResultShape::Verl if shown.is_empty() => verl_json("No search results found."),
         ResultShape::Verl => verl_json(&verl_text(&shown)),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +103,8 @@ mod tests {
             let (experiment, task) = task(folder.path(), |experiment| {
                 experiment.task.result_shape = shape;
             });
-            let mut link = ToolLink::start(of(task.as_ref(), &experiment.task), 10.0).unwrap();
+            let mut link =
+                ToolLink::start(of(task.as_ref(), &experiment.task).unwrap(), 10.0, 120).unwrap();
             let question = std::sync::Arc::new(task.question(1, 0, 0, 1, Split::Test, false));
             let mut call = |action| {
                 link.call(ToolCall {

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use bevy_ecs::prelude::*;
 use crossbeam::channel::{Receiver, RecvError, Sender, unbounded};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
-use crate::trajectory::{Action, QuestionData, TrajectoryId};
+use crate::trajectory::{Action, QuestionData, ToolFailure, TrajectoryId};
 
 /// A tokio runtime.
 pub type Runtime = tokio::runtime::Runtime;
@@ -64,9 +66,29 @@ pub enum ToolError {
     /// No tool serves the action.
     #[error("no tool serves {0:?}")]
     Unknown(Action),
+    /// What a recorded call said when it failed.
+    #[error("{said}")]
+    Recorded {
+        /// Its words.
+        said: String,
+        /// How it failed.
+        failure: ToolFailure,
+    },
     /// The runtime is gone.
     #[error("the tool runtime has ended")]
     Gone,
+}
+
+impl ToolError {
+    /// How it failed, in short.
+    #[must_use]
+    pub fn failure(&self) -> ToolFailure {
+        match self {
+            Self::TimedOut { .. } => ToolFailure::TimedOut,
+            Self::Recorded { failure, .. } => *failure,
+            Self::Failed { .. } | Self::Unknown(_) | Self::Gone => ToolFailure::Failed,
+        }
+    }
 }
 
 /// What a call returned.
@@ -113,31 +135,45 @@ impl Interrupts {
 /// The simulation's end of the tool runtime.
 #[derive(Resource)]
 pub struct ToolLink {
-    runtime: Runtime,
+    /// Always there but while it is dropped.
+    runtime: Option<Runtime>,
     tools: Vec<Arc<dyn Tool>>,
     limit: Duration,
+    room: Arc<Semaphore>,
     sender: Sender<ToolReply>,
     replies: Receiver<ToolReply>,
-    outstanding: usize,
+    /// Calls that have not been answered, and how each is stopped.
+    under_way: BTreeMap<(TrajectoryId, u32), Option<AbortHandle>>,
     inbox: BTreeMap<(TrajectoryId, u32), ToolReply>,
 }
 
+impl Drop for ToolLink {
+    fn drop(&mut self) {
+        // A search that is at work on a thread of its own holds nothing up.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 impl ToolLink {
-    /// Starts the runtime. A call may take `seconds`.
+    /// Starts the runtime. A call may take `seconds` once it is at work; `in_flight` calls are at work
+    /// at a time, further ones wait.
     ///
     /// # Errors
     /// What the system said when threads could not be started.
-    pub fn start(tools: Vec<Arc<dyn Tool>>, seconds: f32) -> std::io::Result<Self> {
+    pub fn start(tools: Vec<Arc<dyn Tool>>, seconds: f32, in_flight: u32) -> std::io::Result<Self> {
         let runtime = start_runtime("tools", 1)?;
         let (sender, replies) = unbounded();
         let limit = Duration::from_secs_f32(seconds.clamp(0.001, 86_400.0));
         Ok(Self {
-            runtime,
+            runtime: Some(runtime),
             tools,
             limit,
+            room: Arc::new(Semaphore::new(in_flight.max(1) as usize)),
             sender,
             replies,
-            outstanding: 0,
+            under_way: BTreeMap::new(),
             inbox: BTreeMap::new(),
         })
     }
@@ -146,7 +182,8 @@ impl ToolLink {
     /// ends the program at once.
     pub fn listen_for_interrupts(&self, interrupts: &Interrupts) {
         let interrupts = interrupts.clone();
-        self.runtime.spawn(async move {
+        let Some(runtime) = &self.runtime else { return };
+        runtime.spawn(async move {
             loop {
                 if wait_for_signal().await.is_err() {
                     return;
@@ -164,9 +201,9 @@ impl ToolLink {
 
     /// Starts a call; never waits.
     pub fn call(&mut self, call: ToolCall) {
-        self.outstanding += 1;
         let sender = self.sender.clone();
         let (id, turn) = (call.id, call.turn);
+        self.under_way.insert((id, turn), None);
         let Some(tool) = self
             .tools
             .iter()
@@ -182,8 +219,11 @@ impl ToolLink {
                 .ok();
             return;
         };
-        let limit = self.limit;
-        self.runtime.spawn(async move {
+        let (limit, room) = (self.limit, Arc::clone(&self.room));
+        let Some(runtime) = &self.runtime else { return };
+        let task = runtime.spawn(async move {
+            // The semaphore is never closed. Waiting for a place is no part of a call's time.
+            let _place = room.acquire_owned().await.ok();
             let result = tokio::time::timeout(limit, tool.call(call))
                 .await
                 .unwrap_or_else(|_| {
@@ -194,12 +234,22 @@ impl ToolLink {
                 });
             sender.send(ToolReply { id, turn, result }).ok();
         });
+        self.under_way.insert((id, turn), Some(task.abort_handle()));
+    }
+
+    /// Stops every call and forgets what came of it: connections are dropped, nothing more is waited
+    /// for.
+    pub fn cancel(&mut self) {
+        for stop in std::mem::take(&mut self.under_way).into_values().flatten() {
+            stop.abort();
+        }
+        self.inbox.clear();
     }
 
     /// Calls that have not been answered.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.outstanding
+        self.under_way.len()
     }
 
     /// Waits for every outstanding call.
@@ -207,7 +257,7 @@ impl ToolLink {
     /// # Errors
     /// [`ToolError::Gone`].
     pub fn wait_for_all(&mut self) -> Result<(), ToolError> {
-        while self.outstanding > 0 {
+        while !self.under_way.is_empty() {
             let reply = self.replies.recv().map_err(|_| ToolError::Gone)?;
             self.keep(reply);
         }
@@ -216,11 +266,11 @@ impl ToolLink {
 
     /// Takes what is there; true if something was.
     pub fn drain(&mut self) -> bool {
-        let before = self.outstanding;
+        let before = self.under_way.len();
         while let Ok(reply) = self.replies.try_recv() {
             self.keep(reply);
         }
-        self.outstanding < before
+        self.under_way.len() < before
     }
 
     /// The replies that have come in, sorted by (trajectory, turn).
@@ -239,13 +289,19 @@ impl ToolLink {
     }
 
     fn keep(&mut self, reply: ToolReply) {
-        self.outstanding = self.outstanding.saturating_sub(1);
-        self.inbox.insert((reply.id, reply.turn), reply);
+        // A reply to a call that was stopped comes too late.
+        if self.under_way.remove(&(reply.id, reply.turn)).is_some() {
+            self.inbox.insert((reply.id, reply.turn), reply);
+        }
     }
 }
 
+/// Waits for Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// What the system said when it would not tell of signals.
 #[cfg(unix)]
-async fn wait_for_signal() -> std::io::Result<()> {
+pub async fn wait_for_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -254,81 +310,14 @@ async fn wait_for_signal() -> std::io::Result<()> {
     }
 }
 
+/// Waits for Ctrl-C.
+///
+/// # Errors
+/// What the system said when it would not tell of signals.
 #[cfg(not(unix))]
-async fn wait_for_signal() -> std::io::Result<()> {
+pub async fn wait_for_signal() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Slow;
-    impl Tool for Slow {
-        fn name(&self) -> &'static str {
-            "slow"
-        }
-        fn serves(&self, action: &Action) -> bool {
-            matches!(action, Action::Search(_))
-        }
-        fn call(&self, _: ToolCall) -> ToolFuture {
-            Box::pin(async {
-                tokio::time::sleep(Duration::from_secs(60)).await;
-                Ok(String::new())
-            })
-        }
-    }
-
-    fn call(action: Action) -> ToolCall {
-        let question = QuestionData {
-            objectives: Vec::new(),
-            text: String::new(),
-            prompt_ids: Vec::new(),
-            gold_text: String::new(),
-            gold_ids: Vec::new(),
-            gold_answers: Vec::new(),
-            answer_prefix_ids: Vec::new(),
-            documents: vec![(
-                "capital of Peru".into(),
-                "The capital of Peru is Lima.".into(),
-            )],
-        };
-        ToolCall {
-            id: TrajectoryId::default(),
-            turn: 0,
-            action,
-            question: Arc::new(question),
-        }
-    }
-
-    #[test]
-    fn a_slow_tool_times_out_and_an_unknown_one_says_so() {
-        let mut link = ToolLink::start(vec![Arc::new(Slow)], 0.05).unwrap();
-        link.call(call(Action::Search("x".into())));
-        link.wait_for_all().unwrap();
-        let replies = link.take_replies();
-        assert!(
-            matches!(replies[0].result, Err(ToolError::TimedOut { .. })),
-            "{replies:?}"
-        );
-        link.call(call(Action::Access("x".into())));
-        link.wait_for_all().unwrap();
-        assert!(matches!(
-            link.take_replies()[0].result,
-            Err(ToolError::Unknown(_))
-        ));
-    }
-
-    #[test]
-    fn search_finds_the_exact_query_and_nothing_else() {
-        let mut link = ToolLink::start(crate::tools::embedded(), 1.0).unwrap();
-        for (query, expected) in [
-            (" capital of Peru", "The capital of Peru is Lima."),
-            ("capital of Chile", "nothing found."),
-        ] {
-            link.call(call(Action::Search(query.into())));
-            link.wait_for_all().unwrap();
-            assert_eq!(link.take_replies()[0].result.as_deref(), Ok(expected));
-        }
-    }
-}
+mod tests;

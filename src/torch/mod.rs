@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use tch::Device;
 
-pub use encoder::{DenseIndex, Encoder, Role};
+pub use encoder::{DenseIndex, Encoder, NearIndex, Role};
 pub use vocabulary::Vocabulary;
 
 use crate::engine::{

@@ -1,7 +1,5 @@
 //! Components of a trajectory entity, and of the group entity it belongs to.
 
-use std::sync::Arc;
-
 use bevy_ecs::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -86,53 +84,6 @@ pub struct Group {
     pub group: u32,
 }
 
-/// One thing that a question asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Objective {
-    /// What is asked, as it stands in the question: `capital of Peru`.
-    pub key: String,
-    /// The right answers, the preferred alias first.
-    pub gold: Vec<String>,
-}
-
-/// A question with everything its tools and its judge need. Shared by the rollouts of a group.
-#[derive(Component, Clone, Debug)]
-pub struct Question(pub Arc<QuestionData>);
-
-/// One way to write a sub-answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GoldAlias {
-    /// Its part of the joined gold answer.
-    pub ids: Vec<TokenId>,
-    /// What of it has to be found out, without the words that the question gives.
-    pub value_ids: Vec<TokenId>,
-}
-
-/// The content of a [`Question`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct QuestionData {
-    /// What is asked, in order.
-    pub objectives: Vec<Objective>,
-    /// The prompt as text.
-    pub text: String,
-    /// The prompt as ids: every context begins with them.
-    pub prompt_ids: Vec<TokenId>,
-    /// The gold answer as it would be written between the answer tags; its ids are what
-    /// P(gold | context) is taken over.
-    pub gold_text: String,
-    /// Ids of `gold_text`.
-    pub gold_ids: Vec<TokenId>,
-    /// For every objective its aliases, the preferred one first; the parts of the preferred ones make
-    /// up `gold_ids`. Empty: the gold answer has no parts.
-    #[serde(default)]
-    pub gold_answers: Vec<Vec<GoldAlias>>,
-    /// What stands between the closing memory tag and the first gold token when the gold answer is
-    /// scored, e.g. `<think> done</think><answer>`.
-    pub answer_prefix_ids: Vec<TokenId>,
-    /// The documents that the embedded search tool can find: (exact query, result text).
-    pub documents: Vec<(String, String)>,
-}
-
 /// What the policy asked for at the end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -210,12 +161,31 @@ pub enum FormatRule {
 }
 
 /// What a tool answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The text as shown to the policy, tool tags included.
     pub text: String,
     /// Ids of `text`; never trained on.
     pub ids: Vec<TokenId>,
+    /// Ids of the short form, for contexts that show only the last result; none: as long as `ids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_ids: Option<Vec<TokenId>>,
+    /// What the tool itself said, without tags and cut to the limits; replays need it.
+    #[serde(default)]
+    pub said: String,
+    /// Whether it failed; then `said` is what went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<ToolFailure>,
+}
+
+/// How a tool call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolFailure {
+    /// It did not answer in time.
+    TimedOut,
+    /// It failed, or no tool serves the call.
+    Failed,
 }
 
 /// One turn: what it saw, what it wrote, what came back.
@@ -238,6 +208,9 @@ pub struct Turn {
     pub tool: Option<ToolResult>,
     /// Tokens the policy saw before this turn's ids (context length).
     pub context_tokens: u32,
+    /// Whether a limit of tokens cut it off.
+    #[serde(default)]
+    pub cut: bool,
 }
 
 /// All turns so far.
@@ -262,6 +235,12 @@ pub struct Outcome {
     pub em: f32,
     /// Mean over objectives of the F1 of each answer, or the task's own F1 (0 to 1).
     pub f1: f32,
+    /// 1 if every objective's right words stand in its answer, else 0 (the task's own definition).
+    #[serde(default)]
+    pub cem: f32,
+    /// Share of objectives that are answered exactly (0 to 1).
+    #[serde(default)]
+    pub objectives_em: f32,
     /// Every turn kept every format rule, and it answered.
     pub valid: bool,
     /// Share of facts seen so far that stood in the notes, averaged over turns from the second.

@@ -4,7 +4,7 @@
 use bevy_ecs::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Action, StopReason, TrajectoryId};
+use super::{Action, StopReason, ToolFailure, TrajectoryId};
 
 /// A trajectory was spawned.
 #[derive(Message, Clone, Debug, Serialize, Deserialize)]
@@ -53,6 +53,8 @@ pub struct ToolReturned {
     pub turn: u32,
     /// The text, or the error shown to the policy.
     pub text: String,
+    /// Whether the tool failed, and how.
+    pub failure: Option<ToolFailure>,
 }
 
 /// A trajectory is over.

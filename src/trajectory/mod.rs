@@ -5,8 +5,10 @@
 
 mod components;
 mod messages;
+mod question;
 mod tokens;
 
 pub use components::*;
 pub use messages::*;
+pub use question::*;
 pub use tokens::*;

@@ -105,6 +105,7 @@ fn looped(case: &Value) -> Result<Looped, String> {
         tool_tokens: 0,
         tool_kept: kept,
         tool_seconds: 1.0,
+        ..LimitSettings::default()
     };
     let (mut response, mut mask, mut logprobs, mut generated) =
         (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -129,6 +130,7 @@ fn looped(case: &Value) -> Result<Looped, String> {
             finish,
             broken: false,
             answered: calls(turn) == 0,
+            reading: false,
             left: Budget {
                 turns: turns.saturating_sub(number as u32 + 1),
                 tokens: u32::MAX,
@@ -161,6 +163,7 @@ fn looped(case: &Value) -> Result<Looped, String> {
         if state_after_tool(
             AfterTool {
                 error: None,
+                failures: 0,
                 next_context,
             },
             &limits,

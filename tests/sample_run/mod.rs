@@ -57,6 +57,7 @@ pub fn evaluation(step: u32, context: ContextKind, objectives: u32, em: f64) -> 
         notes_tokens: 24.0 + 9.0 * em,
         peak_tokens: 120.0 + 60.0 * f64::from(objectives),
         total_tokens: 300.0 * f64::from(objectives) - 40.0 * em,
+        ..Evaluation::default()
     }
 }
 
@@ -170,6 +171,7 @@ pub fn write_trajectory(
                 turn,
                 text: tool.into(),
                 tokens,
+                failure: None,
             };
             writer.append(&returned).unwrap();
         }
@@ -186,6 +188,7 @@ pub fn write_trajectory(
             notes_tokens: 9.0,
             peak_tokens: context,
             total_tokens: context * 2,
+            ..Outcome::default()
         },
     };
     writer.append(&terminated).unwrap();

@@ -5,8 +5,8 @@ use super::Severity::{Error, Note};
 use crate::experiment::refuse::excerpt;
 use crate::experiment::setting::Setting;
 use crate::experiment::spec::{
-    Answers, Baseline, CreditSettings, Estimator, Experiment, First, Placebo, RolloutContext,
-    Scale, Space, Support, Target, TaskKind, Threshold,
+    Answers, Baseline, ContextKind, CreditSettings, Estimator, Experiment, First, Placebo,
+    RolloutContext, Scale, Space, Support, Target, TaskKind, Threshold,
 };
 
 pub(super) fn credit(experiment: &Experiment, log: &mut Log) {
@@ -16,6 +16,7 @@ pub(super) fn credit(experiment: &Experiment, log: &mut Log) {
         what_is_compared(credit, log);
         what_is_scored(credit, log);
         beside_the_rest(experiment, log);
+        where_notes_are(experiment, log);
     } else {
         without_memory(credit, log);
     }
@@ -42,6 +43,23 @@ fn what_makes_the_outcome(experiment: &Experiment, log: &mut Log) {
             "learner.kl_in_reward with an estimator that divides by the deviation of the question",
             "dr_grpo, rloo or reinforce_plus_plus_baseline",
             "where the rollouts of a question fare alike, only their KL differs, and dividing blows it up to full size whatever its weight",
+        );
+    }
+}
+
+/// Memory rewards need notes beside a history that they can be compared with.
+fn where_notes_are(experiment: &Experiment, log: &mut Log) {
+    let contexts = experiment.rollout.context.kinds(experiment.rollout.groups);
+    let without = contexts
+        .into_iter()
+        .find(|context| !context.has_notes() || *context == ContextKind::Chunks);
+    if let (Some(context), true) = (without, experiment.learner.steps > 0) {
+        log.report(
+            Error,
+            &["rollout.context", "credit.memory", "credit"],
+            format!("rollout.context {} with credit.memory", context.name()),
+            "full, deployed, last_turn, memory_only or mixed; or credit: grpo",
+            "its turns write no notes beside a history, so there is nothing that memory rewards could compare",
         );
     }
 }

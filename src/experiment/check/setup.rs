@@ -6,7 +6,8 @@ use super::Log;
 use super::Severity::{Error, Missing, Note};
 use crate::experiment::paths::find_path;
 use crate::experiment::spec::{
-    DecoderSettings, DeviceSetting, Experiment, PolicySettings, Retrieval, ScoringSetting, TaskKind,
+    ContextKind, DecoderSettings, DeviceSetting, Experiment, PolicySettings, Retrieval,
+    RetrieverSettings, RolloutContext, ScoringSetting, TaskKind,
 };
 
 /// Files, tasks and devices that must be there before a run.
@@ -115,18 +116,55 @@ pub(super) fn generator(experiment: &Experiment, log: &mut Log) {
     }
 }
 
+/// The server that finds passages.
+fn served(experiment: &Experiment, server: &RetrieverSettings, log: &mut Log) {
+    let url = &server.url;
+    let host = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| url.strip_prefix(scheme));
+    if host.is_none_or(|host| host.is_empty() || host.starts_with(['/', ':']) || host.contains('@'))
+    {
+        log.report(
+            Error,
+            &["task.retrieval"],
+            format!("task.retrieval served(url: {url:?})"),
+            "the address of the server, without a user, as \"http://127.0.0.1:8000\"",
+            "there is no server to ask",
+        );
+    }
+    let chunks = experiment.rollout.context == RolloutContext::Chunks && experiment.trains()
+        || experiment
+            .evaluation
+            .contexts
+            .contains(&ContextKind::Chunks);
+    if chunks {
+        log.report(
+            Error,
+            &["task.retrieval", "evaluation.contexts"],
+            "the context chunks with a retriever that is a server",
+            "a corpus here and retrieval lexical, dense or hybrid",
+            "there would be no document to read",
+        );
+    }
+}
+
 /// The files of a search task, and what it has not.
 fn search_files(experiment: &Experiment, log: &mut Log) {
     let task = &experiment.task;
     let encoder = match &task.retrieval {
         Retrieval::Lexical => "",
         Retrieval::Dense(folder) | Retrieval::Hybrid(folder) => folder,
+        Retrieval::Served(server) => {
+            served(experiment, server, log);
+            ""
+        }
     };
+    let has_server = matches!(task.retrieval, Retrieval::Served(_));
     for (setting, file, needed, wanted) in [
         (
             "task.corpus",
             task.corpus.as_str(),
-            true,
+            !has_server,
             "a file of JSON lines with \"contents\"",
         ),
         (

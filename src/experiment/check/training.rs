@@ -80,7 +80,7 @@ pub(super) fn cold_start(experiment: &Experiment, shape: Option<&DecoderSettings
 pub(super) fn learner(experiment: &Experiment, log: &mut Log) {
     let (learner, rollout) = (&experiment.learner, &experiment.rollout);
     if learner.steps == 0 {
-        if experiment.cold_start.stages.is_empty() {
+        if experiment.cold_start.stages.is_empty() && !experiment.evaluation.only {
             log.report(
                 Note,
                 &["learner.steps", "cold_start.stages"],

@@ -1,8 +1,8 @@
 //! The experiment as a whole: the questions, the weights and the machine.
 
 use super::{
-    ColdStartSettings, CreditSettings, EvaluationSettings, GeneratorSetting, LearnerSettings,
-    RecordSettings, RewardSettings, RolloutSettings,
+    ColdStartSettings, CreditSettings, DenseKind, EvaluationSettings, GeneratorSetting,
+    LearnerSettings, RecordSettings, ResultShape, Retrieval, RewardSettings, RolloutSettings,
 };
 
 settings! {
@@ -36,6 +36,21 @@ settings! {
 }
 
 settings! {
+    /// The document that the context `chunks` reads, part by part.
+    ChunkSettings: Copy {
+        /// Search: the document is made of so many passages, those that fit the question best, in the order of the corpus.
+        passages: u32 = 20, unit "passages",
+            where at_least(1.0) or "there would be no document";
+        /// Tokens of a part.
+        tokens: u32 = 512, unit "tokens",
+            where at_least(16.0) or "a part would hold no sentence";
+        /// Most parts; what follows is not read.
+        most: u32 = 16, unit "parts",
+            where at_least(1.0) or "nothing would be read";
+    }
+}
+
+settings! {
     /// Where questions come from.
     TaskSettings {
         /// The kind of task.
@@ -58,6 +73,8 @@ settings! {
         test_questions: String = String::new();
         /// Search: how passages are found.
         retrieval: Retrieval = Retrieval::Lexical;
+        /// Search: how vectors are found with `dense` and `hybrid`.
+        index: DenseKind = DenseKind::Exact;
         /// Search: passages of a result.
         passages: u32 = 3, unit "passages",
             where at_least(1.0) or "a search would find nothing";
@@ -65,30 +82,14 @@ settings! {
         result_shape: ResultShape = ResultShape::SearchR1;
         /// Search: tell the policy the protocol before the question.
         instructions: bool = true;
-    }
-}
-
-choice! {
-    /// How passages of a corpus are found.
-    Retrieval {
-        /// By their words: BM25.
-        "lexical" => Lexical,
-        /// By their meaning, with the encoder of a folder, as `dense("models/e5-base-v2")`.
-        "dense" => Dense(encoder: String),
-        /// By both, fused by rank.
-        "hybrid" => Hybrid(encoder: String),
-    }
-}
-
-choice! {
-    /// How the passages of a search are told to the policy.
-    ResultShape: Copy Eq {
-        /// verl's tool: `{"result": "Doc 1 (Title: T)\\nBODY"}`.
-        "verl" => Verl,
-        /// Search-R1: `Doc 1(Title: T) BODY`, a line each.
-        "search_r1" => SearchR1,
-        /// ASearcher: `[Doc 1](url):` and the passage, at most 5000 characters.
-        "asearcher" => Asearcher,
+        /// Search: show a worked example before the question, in the form of the context.
+        example: bool = false;
+        /// Search: put the question into the chat template of the policy, as a message of the user.
+        chat: bool = false;
+        /// Search: read pages of the live web that the corpus has not; never those of this machine or its network.
+        live_pages: bool = false;
+        /// The document that the context `chunks` reads.
+        chunks: ChunkSettings = ChunkSettings::default();
     }
 }
 

@@ -23,6 +23,14 @@ settings! {
         contexts: Vec<ContextKind> = vec![ContextKind::Full, ContextKind::Deployed];
         /// Entities asked about.
         split: Split = Split::Validation;
+        /// Answers to each question, for avg@k and pass@k; with a temperature of 0 they are all the same.
+        samples: u32 = 1, unit "answers",
+            where from_to(1.0, 1024.0) or "nothing would be measured";
+        /// Draws of the bootstrap that gives the intervals.
+        bootstrap: u32 = 1000, unit "draws",
+            where from_to(1.0, 100000.0) or "there would be no interval";
+        /// Measure once and end: nothing is trained or saved. `palimpsest eval` sets it.
+        only: bool = false;
         /// Sampling temperature; 0: greedy.
         temperature: f32 = 0.0,
             where at_least(0.0) or "probabilities would turn around";

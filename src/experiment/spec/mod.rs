@@ -6,6 +6,7 @@ mod generator;
 mod learning;
 mod loss;
 mod measuring;
+mod retrieval;
 mod training;
 
 pub use credit::*;
@@ -14,4 +15,5 @@ pub use generator::*;
 pub use learning::*;
 pub use loss::*;
 pub use measuring::*;
+pub use retrieval::*;
 pub use training::*;

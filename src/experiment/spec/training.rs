@@ -125,8 +125,18 @@ choice! {
     ContextKind: Copy Eq PartialOrd Ord Hash {
         /// Question, then every turn and tool result so far.
         "full" => Full,
-        /// Question, last notes, last tool result, and a forced `<mem>`.
+        /// Question, last notes, last tool result (`tool_short_chars` of it), and a forced `<mem>`.
         "deployed" => Deployed,
+        /// Question, the last turn as it was written, and its tool result.
+        "last_turn" => LastTurn,
+        /// Question, last notes, and a forced `<mem>`: what the notes are worth alone.
+        "memory_only" => MemoryOnly,
+        /// MEM1's: turns of thought and action without notes; question, the last turn, and its tool result with the number of turns left.
+        "mem1" => Mem1,
+        /// MemAgent's: a document read part by part (`task.chunks`), each with the question and the last notes; then the answer from question and notes.
+        "chunks" => Chunks,
+        /// ReAct's: turns of thought and action without notes; question, then every turn and tool result so far.
+        "none" => NoNotes,
     }
 }
 
@@ -138,13 +148,51 @@ impl Default for ContextKind {
     }
 }
 
+impl ContextKind {
+    /// Its word in files and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Deployed => "deployed",
+            Self::LastTurn => "last_turn",
+            Self::MemoryOnly => "memory_only",
+            Self::Mem1 => "mem1",
+            Self::Chunks => "chunks",
+            Self::NoNotes => "none",
+        }
+    }
+
+    /// Whether a context is the one before and what came since, so that a trajectory is one row.
+    #[must_use]
+    pub fn grows(self) -> bool {
+        matches!(self, Self::Full | Self::NoNotes)
+    }
+
+    /// Whether turns write notes.
+    #[must_use]
+    pub fn has_notes(self) -> bool {
+        !matches!(self, Self::Mem1 | Self::NoNotes)
+    }
+}
+
 choice! {
     /// What the policy sees while training.
     RolloutContext: Copy {
         /// Question, then every turn and tool result so far.
         "full" => Full,
-        /// Question, last notes, last tool result, and a forced `<mem>`.
+        /// Question, last notes, last tool result (`tool_short_chars` of it), and a forced `<mem>`.
         "deployed" => Deployed,
+        /// Question, the last turn as it was written, and its tool result.
+        "last_turn" => LastTurn,
+        /// Question, last notes, and a forced `<mem>`: what the notes are worth alone.
+        "memory_only" => MemoryOnly,
+        /// MEM1's: turns of thought and action without notes; question, the last turn, and its tool result with the number of turns left.
+        "mem1" => Mem1,
+        /// MemAgent's: a document read part by part (`task.chunks`), each with the question and the last notes; then the answer from question and notes.
+        "chunks" => Chunks,
+        /// ReAct's: turns of thought and action without notes; question, then every turn and tool result so far.
+        "none" => NoNotes,
         /// This share of a step's groups in the deployed context, the others in the full one.
         "mixed" => Mixed(deployed: f32, where between(0.0, 1.0) or "it would be `full` or `deployed` under another name"),
     }
@@ -158,6 +206,11 @@ impl RolloutContext {
         match self {
             Self::Full => ContextKind::Full,
             Self::Deployed => ContextKind::Deployed,
+            Self::LastTurn => ContextKind::LastTurn,
+            Self::MemoryOnly => ContextKind::MemoryOnly,
+            Self::Mem1 => ContextKind::Mem1,
+            Self::Chunks => ContextKind::Chunks,
+            Self::NoNotes => ContextKind::NoNotes,
             Self::Mixed(share) => {
                 let deployed = |groups: u32| (f64::from(groups) * f64::from(share)).floor();
                 if deployed(group + 1) > deployed(group) {
@@ -197,9 +250,16 @@ settings! {
         tool_tokens: u32 = 0, unit "tokens";
         /// What is kept of a tool result that is cut.
         tool_kept: KeptSide = KeptSide::Head;
-        /// Time a tool may take.
+        /// Characters of the last tool result in the contexts that show only that one (`deployed`, `last_turn`, `mem1`); 0: as many as everywhere.
+        tool_short_chars: u32 = 0, unit "characters";
+        /// Time a tool may take, from the moment it is at work.
         tool_seconds: f32 = 5.0, unit "seconds",
             where above(0.0) or "every tool call would time out";
+        /// Tool calls at work at once; further ones wait.
+        tools_in_flight: u32 = 120, unit "calls",
+            where from_to(1.0, 10000.0) or "no tool could be called, or more than a machine has connections for";
+        /// Failed tool calls that a trajectory is told of and goes on; one more ends it.
+        tool_failures: u32 = 3, unit "calls";
     }
 }
 

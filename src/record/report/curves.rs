@@ -88,6 +88,28 @@ pub(super) fn sections(view: &RunView) -> Vec<Section> {
                 ),
             ],
         ),
+        (
+            "How far does it carry?",
+            vec![
+                Plan {
+                    steps: "objectives",
+                    ..share(
+                        "Exact match by objectives",
+                        "The last evaluation, by the number of objectives of a question.",
+                        by_objectives(view, |r| r.em),
+                    )
+                },
+                Plan {
+                    steps: "objectives",
+                    ..plain(
+                        "Peak by objectives",
+                        "tokens",
+                        "Longest context with its turn, in the last evaluation.",
+                        by_objectives(view, |r| r.peak_tokens),
+                    )
+                },
+            ],
+        ),
         ("How did the cold start go?", cold_start(view)),
     ];
     plans
@@ -153,10 +175,64 @@ fn by_context(view: &RunView, value: fn(&Evaluation) -> f64) -> Vec<Line> {
             .collect();
         points.into_iter().collect()
     };
-    vec![
-        line("deployed", "a", of(ContextKind::Deployed)),
-        line("full", "b", of(ContextKind::Full)),
-    ]
+    contexts(view)
+        .into_iter()
+        .map(|(context, class)| line(context.name(), class, of(context)))
+        .collect()
+}
+
+/// The contexts that were measured, each with the class of its line.
+fn contexts(view: &RunView) -> Vec<(ContextKind, &'static str)> {
+    let measured: BTreeSet<ContextKind> = view.evaluations.iter().map(|r| r.context).collect();
+    // The two that most runs have keep their colours.
+    let first = [ContextKind::Deployed, ContextKind::Full];
+    let others = measured
+        .iter()
+        .copied()
+        .filter(|context| !first.contains(context));
+    let all = first
+        .into_iter()
+        .filter(|context| measured.contains(context))
+        .chain(others);
+    let mut spare = ["c", "d", "e"].into_iter().cycle();
+    all.map(|context| {
+        let class = match context {
+            ContextKind::Deployed => "a",
+            ContextKind::Full => "b",
+            _ => spare.next().unwrap_or("c"),
+        };
+        (context, class)
+    })
+    .collect()
+}
+
+/// The last evaluation by the number of objectives: how far a policy carries.
+fn by_objectives(view: &RunView, value: fn(&Evaluation) -> f64) -> Vec<Line> {
+    let Some(last) = view.evaluations.iter().map(|r| r.step).max() else {
+        return Vec::new();
+    };
+    let asked: BTreeSet<u32> = view
+        .evaluations
+        .iter()
+        .filter(|r| r.step == last)
+        .map(|r| r.objectives)
+        .collect();
+    if asked.len() < 2 {
+        return Vec::new();
+    }
+    let of = |context| {
+        let points: BTreeMap<u32, f64> = view
+            .evaluations
+            .iter()
+            .filter(|r| r.context == context && r.step == last)
+            .map(|r| (r.objectives, value(r)))
+            .collect();
+        points.into_iter().collect()
+    };
+    contexts(view)
+        .into_iter()
+        .map(|(context, class)| line(context.name(), class, of(context)))
+        .collect()
 }
 
 fn cold_start(view: &RunView) -> Vec<Plan> {

@@ -78,7 +78,7 @@ pub(super) fn rows(view: &RunView) -> Vec<TableRow> {
         .into_values()
         .map(|(first, last)| TableRow {
             objectives: last.objectives,
-            context: context_name(last.context),
+            context: last.context.name(),
             n: last.n,
             first_step: first.step,
             last_step: last.step,
@@ -98,7 +98,7 @@ pub(super) fn headlines(view: &RunView, objectives: Option<u32>) -> Vec<Headline
         };
         let (first, last) = (rows().next()?, rows().next_back()?);
         Some(Headline {
-            label: format!("{label}, {} context", context_name(context)),
+            label: format!("{label}, {} context", context.name()),
             value: short(value(last)),
             from: (first.step != last.step).then(|| short(value(first))),
         })
@@ -129,13 +129,6 @@ impl Column {
             change: signed(change),
             trend,
         }
-    }
-}
-
-pub(super) fn context_name(context: ContextKind) -> &'static str {
-    match context {
-        ContextKind::Full => "full",
-        ContextKind::Deployed => "deployed",
     }
 }
 

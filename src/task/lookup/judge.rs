@@ -30,9 +30,9 @@ fn is_right(objective: &Objective, value: &str) -> bool {
 }
 
 /// Exact match: every objective answered exactly, nothing twice, nothing besides, every fact closed
-/// by `;`. F1 is twice the hits over objectives plus facts written; of a key that stands there twice
+/// by `;`. CEM: every objective answered exactly, whatever else stands there. F1 is twice the hits over objectives plus facts written; of a key that stands there twice
 /// only the first counts.
-pub(super) fn judge(question: &QuestionData, answer: &str) -> Judgement {
+pub(in crate::task) fn judge(question: &QuestionData, answer: &str) -> Judgement {
     let written = read(answer);
     let hits = question
         .objectives
@@ -51,11 +51,17 @@ pub(super) fn judge(question: &QuestionData, answer: &str) -> Judgement {
     Judgement {
         em: if exact { 1.0 } else { 0.0 },
         f1: 2.0 * hits as f32 / possible as f32,
+        cem: if hits == asked { 1.0 } else { 0.0 },
+        objectives_em: hits as f32 / asked.max(1) as f32,
     }
 }
 
 /// Of the facts whose sentence one of the documents asked for shows, how many stand in the notes.
-pub(super) fn count_notes(question: &QuestionData, notes: &str, seen: &[Observed]) -> NotesCount {
+pub(in crate::task) fn count_notes(
+    question: &QuestionData,
+    notes: &str,
+    seen: &[Observed],
+) -> NotesCount {
     let shown: BTreeSet<&str> = seen
         .iter()
         .filter_map(|observed| find_document(question, &observed.query))

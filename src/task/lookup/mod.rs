@@ -16,7 +16,7 @@ mod cold_start;
 mod draft;
 mod drills;
 mod facts;
-mod judge;
+pub(in crate::task) mod judge;
 mod phrases;
 mod question;
 mod rows;

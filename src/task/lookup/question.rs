@@ -83,5 +83,6 @@ pub(super) fn compose(
         answer_prefix_ids: phrases.answer.clone(),
         // Every entity of a question, distractors too, is drawn once: a page has one sentence.
         documents: searches.chain(facts.map(page)).collect(),
+        chunks: Vec::new(),
     }
 }

@@ -1,12 +1,15 @@
 //! Questions over a corpus: read from files, and put together to questions with several objectives.
 
 mod compose;
+mod judge;
 mod question;
 mod row;
 mod task;
+mod told;
 mod verl_rows;
 
 pub use compose::compose;
+pub(in crate::task) use judge::{count_notes, judge};
 pub use question::{Asked, SearchQuestion};
 pub use task::SearchTask;
 

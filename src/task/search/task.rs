@@ -6,31 +6,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::RngExt as _;
 
+use super::judge::{count_notes, judge};
+use super::told::{example, has_its_own_words, instructions};
 use super::{Asked, SearchQuestion, compose, read_questions};
 use crate::engine::SupervisedPart;
-use crate::experiment::{Experiment, MixSettings, Retrieval, TaskSettings, find_path};
+use crate::experiment::{
+    ChunkSettings, ContextKind, Experiment, MixSettings, Retrieval, TaskSettings, find_path,
+};
 use crate::random::{Domain, stream};
-use crate::retrieval::{Corpus, Hybrid, LexicalIndex, Library, OnProgress, OpenDense, Retriever};
-use crate::task::qa::{Metric, normalize_answer, score_objectives};
+use crate::retrieval::{
+    Corpus, Hybrid, LexicalIndex, Library, OnProgress, OpenDense, RetrievalError, Retriever,
+};
 use crate::task::render::render_tool;
 use crate::task::{Judgement, NotesCount, Observed, Split, Task, TaskError};
-use crate::tokenizer::TextTokenizer;
+use crate::tokenizer::{ChatMessage, TextTokenizer};
 use crate::trajectory::{GoldAlias, Objective, QuestionData, TokenId};
-
-/// What the policy is told before the question, if it is told.
-const INSTRUCTIONS: &str = "Answer the question. In every turn write all that you know so far between \
-<mem> and </mem>, then what to do next between <think> and </think>, then exactly one of: a search \
-between <search> and </search>, the address of a page to read between <access> and </access>, or the \
-answer between <answer> and </answer>. You may not see earlier turns again: what is not in your notes \
-is lost. Several questions are parted by \";\": answer all of them in order, parted by \";\".\n";
 
 /// Questions over a corpus.
 pub struct SearchTask {
     tokenizer: Arc<TextTokenizer>,
-    library: Library,
+    /// None if passages are found by a server.
+    library: Option<Library>,
     train: Vec<SearchQuestion>,
     test: Vec<SearchQuestion>,
     instructions: bool,
+    example: bool,
+    /// What the chat template puts before and behind a prompt.
+    frame: (String, String),
     answer_prefix: Vec<TokenId>,
     composed: Mutex<BTreeMap<Composed, Arc<Vec<SearchQuestion>>>>,
 }
@@ -49,18 +51,12 @@ impl SearchTask {
         dense: OpenDense<'_>,
         progress: OnProgress<'_>,
     ) -> Result<Self, TaskError> {
-        let corpus = Arc::new(Corpus::open(&found(&settings.corpus), progress)?);
-        let lexical = |progress: OnProgress<'_>| -> Result<Arc<dyn Retriever>, TaskError> {
-            Ok(Arc::new(LexicalIndex::open(&corpus, progress)?))
+        let frame = if settings.chat {
+            frame(&tokenizer)?
+        } else {
+            <(String, String)>::default()
         };
-        let retriever: Arc<dyn Retriever> = match &settings.retrieval {
-            Retrieval::Lexical => lexical(progress)?,
-            Retrieval::Dense(encoder) => dense(&corpus, &found(encoder), progress)?,
-            Retrieval::Hybrid(encoder) => Arc::new(Hybrid(vec![
-                lexical(progress)?,
-                dense(&corpus, &found(encoder), progress)?,
-            ])),
-        };
+        let library = library(settings, dense, progress)?;
         let train = read_questions(&found(&settings.questions))?;
         let test = match settings.test_questions.as_str() {
             "" => train.clone(),
@@ -69,10 +65,12 @@ impl SearchTask {
         Ok(Self {
             answer_prefix: tokenizer.encode("<think> done</think><answer>"),
             tokenizer: Arc::new(tokenizer),
-            library: Library { corpus, retriever },
+            library,
             train,
             test,
             instructions: settings.instructions,
+            example: settings.example,
+            frame,
             composed: Mutex::default(),
         })
     }
@@ -90,9 +88,39 @@ impl SearchTask {
         )
     }
 
+    fn prompt(&self, question: &str, context: ContextKind) -> String {
+        let told = if self.instructions {
+            instructions(context)
+        } else {
+            ""
+        };
+        let shown = if self.example {
+            example(context)
+        } else {
+            String::new()
+        };
+        let (before, behind) = &self.frame;
+        format!("{before}{told}{shown}<q> {question}</q>{behind}")
+    }
+
+    /// The document that the parts are made of: the passages that fit best, in the order of the corpus.
+    fn document(&self, question: &str, passages: u32) -> Result<String, RetrievalError> {
+        let Some(library) = &self.library else {
+            return Ok(String::new());
+        };
+        let query = [question.to_owned()];
+        let found = library.retriever.search(&query, passages as usize)?;
+        let mut rows: Vec<u32> = found.iter().flatten().map(|hit| hit.passage).collect();
+        rows.sort_unstable();
+        let texts: Vec<String> = rows
+            .into_iter()
+            .map(|row| Ok(library.corpus.passage(row)?.contents))
+            .collect::<Result<_, RetrievalError>>()?;
+        Ok(texts.join("\n\n"))
+    }
+
     fn data(&self, question: &SearchQuestion) -> QuestionData {
-        let instructions = if self.instructions { INSTRUCTIONS } else { "" };
-        let text = format!("{instructions}<q> {}</q>", question.text());
+        let text = self.prompt(&question.text(), ContextKind::Full);
         let alias = |number: usize, text: &str| {
             let before = if number == 0 { " " } else { "; " };
             GoldAlias {
@@ -127,9 +155,46 @@ impl SearchTask {
             gold_ids,
             gold_answers,
             answer_prefix_ids: self.answer_prefix.clone(),
-            documents: Vec::new(),
+            ..QuestionData::default()
         }
     }
+}
+
+/// What the chat template of the policy puts before and behind a message of the user, up to where the
+/// assistant begins to write.
+fn frame(tokenizer: &TextTokenizer) -> Result<(String, String), TaskError> {
+    const PLACE: &str = "PLACE-OF-THE-PROMPT";
+    let template = tokenizer.chat_template()?.ok_or(TaskError::NoTemplate)?;
+    let text = template.render(&[ChatMessage::new("user", PLACE)], true)?;
+    let (before, behind) = text.split_once(PLACE).ok_or(TaskError::NoTemplate)?;
+    Ok((before.to_owned(), behind.to_owned()))
+}
+
+/// Corpus and index; none if a server has them.
+fn library(
+    settings: &TaskSettings,
+    dense: OpenDense<'_>,
+    progress: OnProgress<'_>,
+) -> Result<Option<Library>, TaskError> {
+    if matches!(settings.retrieval, Retrieval::Served(_)) {
+        return Ok(None);
+    }
+    let corpus = Arc::new(Corpus::open(&found(&settings.corpus), progress)?);
+    let mut parts: Vec<Arc<dyn Retriever>> = Vec::new();
+    if matches!(
+        settings.retrieval,
+        Retrieval::Lexical | Retrieval::Hybrid(_)
+    ) {
+        parts.push(Arc::new(LexicalIndex::open(&corpus, progress)?));
+    }
+    if let Retrieval::Dense(encoder) | Retrieval::Hybrid(encoder) = &settings.retrieval {
+        parts.push(dense(&corpus, &found(encoder), progress)?);
+    }
+    let retriever: Arc<dyn Retriever> = match parts.as_slice() {
+        [one] => Arc::clone(one),
+        _ => Arc::new(Hybrid(parts)),
+    };
+    Ok(Some(Library { corpus, retriever }))
 }
 
 /// Where a file of the settings lies; if nowhere, opening it says so.
@@ -167,41 +232,41 @@ impl Task for SearchTask {
             .unwrap_or_default()
     }
 
-    /// EM: every objective's normalised answer is one of its aliases, and nothing else is answered.
-    /// F1: mean over objectives of the F1 of word sets.
     fn judge(&self, question: &QuestionData, answer: &str) -> Judgement {
-        let golds: Vec<Vec<String>> = question
-            .objectives
-            .iter()
-            .map(|objective| objective.gold.clone())
-            .collect();
-        let right = score_objectives(answer, &golds, Metric::ExactMatch).joint();
-        Judgement {
-            em: if right { 1.0 } else { 0.0 },
-            f1: score_objectives(answer, &golds, Metric::SetF1).mean() as f32,
-        }
+        judge(question, answer)
     }
 
-    /// A fact is an answer: seen once a result shows one of its aliases as whole words.
     fn count_notes(&self, question: &QuestionData, notes: &str, seen: &[Observed]) -> NotesCount {
-        let padded = |text: &str| format!(" {} ", normalize_answer(text));
-        let notes = padded(notes);
-        let seen: Vec<String> = seen.iter().map(|observed| padded(&observed.text)).collect();
-        let mut count = NotesCount::default();
-        for objective in &question.objectives {
-            let aliases: Vec<String> = objective
-                .gold
-                .iter()
-                .map(|gold| padded(gold))
-                .filter(|gold| !gold.trim().is_empty())
-                .collect();
-            let stands_in = |text: &String| aliases.iter().any(|gold| text.contains(gold.as_str()));
-            if seen.iter().any(stands_in) {
-                count.seen += 1;
-                count.kept += u32::from(stands_in(&notes));
-            }
+        count_notes(question, notes, seen)
+    }
+
+    fn available(&self, seed: u64, objectives: u32, split: Split) -> Option<u32> {
+        Some(self.composed(split, objectives, seed).len() as u32)
+    }
+
+    fn seen_as(
+        &self,
+        question: &QuestionData,
+        context: ContextKind,
+        chunks: &ChunkSettings,
+    ) -> Result<Option<QuestionData>, TaskError> {
+        if !has_its_own_words(context) {
+            return Ok(None);
         }
-        count
+        let asked: Vec<&str> = question
+            .objectives
+            .iter()
+            .map(|of| of.key.as_str())
+            .collect();
+        let asked = asked.join("; ");
+        let mut seen = question.clone();
+        seen.prompt_ids = self.tokenizer.encode(&self.prompt(&asked, context));
+        seen.text = self.tokenizer.decode(&seen.prompt_ids);
+        if context == ContextKind::Chunks {
+            let document = self.document(&asked, chunks.passages)?;
+            seen.chunks = self.chunks_of(&document, chunks);
+        }
+        Ok(Some(seen))
     }
 
     fn cold_start_examples(&self, _: u64, _: u32, _: &MixSettings) -> Vec<SupervisedPart> {
@@ -213,7 +278,7 @@ impl Task for SearchTask {
     }
 
     fn library(&self) -> Option<&Library> {
-        Some(&self.library)
+        self.library.as_ref()
     }
 
     /// Every number of objectives that is asked for can be put together.

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::experiment::{Experiment, Retrieval, TaskKind, TaskSettings};
+use crate::experiment::{ContextKind, Experiment, Retrieval, TaskKind, TaskSettings};
 use crate::retrieval::no_dense;
 use crate::task::lookup::LookupTask;
 use crate::task::{NotesCount, Observed, Split, Task, load};
@@ -321,4 +321,46 @@ fn without_libtorch_a_dense_retriever_is_refused_by_name() {
     );
     let unnamed = load(&experiment.task, None, &no_dense, &mut |_, _, _| {});
     assert!(matches!(unnamed.err(), Some(TaskError::NoTokenizer)));
+}
+
+#[test]
+fn the_chat_template_frames_the_question_and_its_absence_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut experiment, plain) = task(folder.path(), |_| {});
+    experiment.task.chat = true;
+    let words = folder.path().join("words");
+    std::fs::create_dir(&words).unwrap();
+    plain.tokenizer().save(&words).unwrap();
+    let open = || {
+        let tokenizer = TextTokenizer::load(&words).unwrap();
+        load(
+            &experiment.task,
+            Some(tokenizer),
+            &no_dense,
+            &mut |_, _, _| {},
+        )
+    };
+    let refused = open().err().unwrap().to_string();
+    assert!(refused.contains("no chat template"), "{refused}");
+    let template = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}";
+    std::fs::write(words.join("chat_template.jinja"), template).unwrap();
+    let chat = open().unwrap();
+    let asked = |task: &dyn Task| task.question(7, 1, 0, 1, Split::Test, false).text;
+    assert_eq!(
+        asked(chat.as_ref()),
+        format!("[user] {}\n[assistant] ", asked(plain.as_ref()))
+    );
+    let bare = chat
+        .seen_as(
+            &chat.question(7, 1, 0, 1, Split::Test, false),
+            ContextKind::NoNotes,
+            &experiment.task.chunks,
+        )
+        .unwrap()
+        .unwrap();
+    assert!(
+        !bare.text.contains("<mem> and </mem>") && bare.text.ends_with("</q>\n[assistant] "),
+        "{}",
+        bare.text
+    );
 }

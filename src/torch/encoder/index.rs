@@ -71,6 +71,31 @@ impl DenseIndex {
             inner: Mutex::new(Inner { encoder, vectors }),
         })
     }
+
+    /// Gives all vectors to `take`, in order, some at a time, [some, width].
+    pub(super) fn rows(
+        &self,
+        take: &mut dyn FnMut(&[f32]) -> Result<(), RetrievalError>,
+    ) -> Result<(), RetrievalError> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = inner.vectors.size()[0];
+        let mut first = 0;
+        while first < total {
+            let some = COMPARED.min(total - first);
+            let part = inner.vectors.narrow(0, first, some).flatten(0, -1);
+            let part = Vec::<f32>::try_from(part)
+                .map_err(|error| RetrievalError::index(&self.path, error))?;
+            take(&part)?;
+            first += some;
+        }
+        Ok(())
+    }
+
+    /// The encoder, back from the index.
+    pub(super) fn into_encoder(self) -> Encoder {
+        let inner = self.inner.into_inner();
+        inner.unwrap_or_else(PoisonError::into_inner).encoder
+    }
 }
 
 impl Retriever for DenseIndex {
@@ -88,7 +113,7 @@ impl Retriever for DenseIndex {
     }
 }
 
-fn failed(error: EngineError) -> RetrievalError {
+pub(super) fn failed(error: EngineError) -> RetrievalError {
     RetrievalError::Encoder(error.to_string())
 }
 

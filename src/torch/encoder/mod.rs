@@ -1,9 +1,10 @@
 //! Texts as vectors: BERT-family encoders (e5, bge, MiniLM) read from Hugging Face folders, and the
-//! exact index over a corpus that they make.
+//! indexes over a corpus that they make: the exact one, and a graph of near neighbours.
 
 mod bert;
 mod folder;
 mod index;
+mod near;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use bert::Bert;
 use folder::{Habits, Pooling};
 
 pub use index::DenseIndex;
+pub use near::NearIndex;
 
 /// What a text is to the encoder: some models want the two to begin differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
