@@ -74,10 +74,48 @@ pub enum Command {
     /// Offer a corpus over HTTP as Search-R1's and ASearcher's servers do: POST /retrieve, POST /access,
     /// GET /health. Prints its address
     Serve(Serve),
+    /// Watch runs in a window: one that goes on, finished ones, several to compare
+    #[cfg(feature = "gui")]
+    Watch {
+        /// Run folders
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<PathBuf>,
+        #[command(flatten)]
+        window: WindowArguments,
+    },
+    /// Learn credit assignment by moving it, on recorded rollouts or on a finished run
+    #[cfg(feature = "gui")]
+    Lesson {
+        /// Name of a lesson, or a run folder; the first lesson if none is named
+        name: Option<String>,
+        #[command(flatten)]
+        window: WindowArguments,
+    },
     /// Find the passages of questions in a corpus, and say how many of the supporting ones are there
     Retrieve(Retrieve),
     /// Say what was found on this machine, what is wanted, and how to mend it
     Doctor,
+}
+
+/// How the window opens.
+#[cfg(feature = "gui")]
+#[derive(Args, Debug)]
+pub struct WindowArguments {
+    /// Panel that is shown first: watch, tokens, memory, curves, lesson or what-if
+    #[arg(long, value_name = "NAME")]
+    pub panel: Option<String>,
+    /// Rollout that is selected: STEP, or STEP/GROUP/ROLLOUT; steps count from 1, the rest from 0
+    #[arg(long, value_name = "PLACE")]
+    pub at: Option<String>,
+    /// Size of the window in points
+    #[arg(long, value_name = "WxH")]
+    pub size: Option<String>,
+    /// light, dark, or system
+    #[arg(long, value_name = "NAME", default_value = "system")]
+    pub theme: String,
+    /// Save a picture of the window as PNG, and close it
+    #[arg(long, value_name = "FILE")]
+    pub screenshot: Option<PathBuf>,
 }
 
 /// A device as the command line names it.
@@ -210,6 +248,10 @@ pub struct Train {
     /// Override one setting, as in `--set learner.steps=40`; may be repeated
     #[arg(long = "set", value_name = "K=V")]
     pub set: Vec<String>,
+    /// Open a window beside the run: watch it, pause it, step it
+    #[cfg(feature = "gui")]
+    #[arg(long)]
+    pub gui: bool,
     /// Print the resolved experiment and its derived sizes, and run nothing
     #[arg(long)]
     pub check: bool,

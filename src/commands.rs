@@ -22,8 +22,10 @@ use palimpsest::engine::{Engine, EngineError, EngineLink};
 use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, TaskKind};
 #[cfg(feature = "torch")]
 use palimpsest::hub::Hub;
-use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_report};
-use palimpsest::run::{Launch, Recorder, Screen, Started, build_app, plugins, run_to_end};
+use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
+use palimpsest::run::{
+    Controls, Launch, Origin, Recorder, Screen, Started, build_app, plugins, run_to_end,
+};
 use palimpsest::task::Task;
 use palimpsest::tokenizer::TextTokenizer;
 use palimpsest::tools::{Interrupts, ToolLink};
@@ -58,8 +60,19 @@ pub fn settle_openmp() {
     }
 }
 
+/// What stands beside a run: how it is stopped, how it is controlled, and who is told where it writes.
+#[derive(Default)]
+pub struct Beside {
+    /// Stops the run at its next safe point.
+    pub interrupts: Interrupts,
+    /// What a window controls the run through.
+    pub controls: Option<Controls>,
+    /// Is told the run folder once there is one.
+    pub folder: Option<std::sync::mpsc::Sender<PathBuf>>,
+}
+
 /// `palimpsest --experiment FILE` and `palimpsest --resume DIR`.
-pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
+pub fn train(arguments: &Train, beside: Beside) -> anyhow::Result<ExitCode> {
     let (resolved, origin, checkpoint) = match read_experiment(arguments)? {
         Ok(read) => read,
         Err(problems) => return bad_file(&problems),
@@ -95,7 +108,10 @@ pub fn train(arguments: &Train) -> anyhow::Result<ExitCode> {
         ),
         None => tracing::info!("run folder {run:?}"),
     }
-    let (app, outcome) = drive(launch, link, None)?;
+    if let Some(folder) = &beside.folder {
+        folder.send(run.clone()).ok();
+    }
+    let (app, outcome) = drive(launch, link, None, beside)?;
     // The summary and the report tell of a failed run too.
     let seconds = app
         .world()
@@ -143,8 +159,9 @@ fn drive(
     launch: Launch,
     link: EngineLink,
     tools: Option<ToolLink>,
+    beside: Beside,
 ) -> anyhow::Result<(App, anyhow::Result<RunStatus>)> {
-    let interrupts = Interrupts::default();
+    let interrupts = beside.interrupts;
     let mut app = build_app(launch, link, interrupts.clone(), plugins()).map_err(plain)?;
     if let Some(tools) = tools {
         app.insert_resource(tools);
@@ -153,6 +170,9 @@ fn drive(
         .resource::<ToolLink>()
         .listen_for_interrupts(&interrupts);
     app.insert_non_send(Screen::default());
+    if let Some(controls) = beside.controls {
+        app.insert_resource(controls);
+    }
     let outcome = run_to_end(&mut app).map_err(plain);
     app.world_mut().remove_non_send::<Screen>();
     Ok((app, outcome))

@@ -9,6 +9,8 @@ pub mod doctor;
 pub mod engine;
 pub mod eval;
 pub mod experiment;
+#[cfg(feature = "gui")]
+pub mod gui;
 pub mod hub;
 pub mod learner;
 pub mod random;

@@ -6,6 +6,8 @@
 mod arguments;
 mod commands;
 mod model_lines;
+#[cfg(feature = "gui")]
+mod window;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -39,8 +41,16 @@ fn main() -> ExitCode {
         Some(Command::Eval(arguments)) => commands::eval(&arguments),
         Some(Command::Serve(arguments)) => commands::serve(&arguments),
         Some(Command::Retrieve(arguments)) => commands::retrieve(&arguments),
+        #[cfg(feature = "gui")]
+        Some(Command::Watch { runs, window }) => window::watch(runs, &window),
+        #[cfg(feature = "gui")]
+        Some(Command::Lesson { name, window }) => window::lesson(name, &window),
         Some(Command::Doctor) => commands::doctor(),
-        None => commands::train(&arguments.train),
+        #[cfg(feature = "gui")]
+        None if arguments.train.gui && !arguments.train.check => {
+            window::train_and_watch(arguments.train)
+        }
+        None => commands::train(&arguments.train, commands::Beside::default()),
     };
     outcome.unwrap_or_else(|error| {
         tracing::error!("{error:#}");

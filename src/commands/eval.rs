@@ -71,7 +71,7 @@ fn measure(file: &Path, arguments: &Eval) -> anyhow::Result<ExitCode> {
     let Started { launch, .. } = started.map_err(plain)?;
     let run = launch.recorder.folder.path().to_path_buf();
     tracing::info!("run folder {run:?}");
-    let (app, outcome) = drive(launch, link, None)?;
+    let (app, outcome) = drive(launch, link, None, super::Beside::default())?;
     let seconds: BTreeMap<String, f64> = app.world().resource::<RunClock>().seconds.clone();
     let folder = &app.world().resource::<Recorder>().folder;
     let pages = write_pages(folder, seconds);

@@ -48,7 +48,7 @@ pub fn replay(run: &Path, run_dir: Option<&Path>) -> anyhow::Result<ExitCode> {
     let text = experiment.to_ron();
     let started = Started::new(&Origin::At(place), experiment, &text, task, &[]);
     let Started { launch, .. } = started.map_err(plain)?;
-    let (app, outcome) = drive(launch, link, Some(tools))?;
+    let (app, outcome) = drive(launch, link, Some(tools), super::Beside::default())?;
     if outcome? == RunStatus::Stopped {
         return Ok(ExitCode::from(STOPPED));
     }

@@ -13,8 +13,8 @@ use bevy_ecs::prelude::*;
 use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
 
 use super::{
-    Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
-    SupervisedBatch, SupervisedReport,
+    Engine, EngineError, GenerateRequest, Generated, Glance, LearnBatch, LearnReport, ScoreRequest,
+    Scored, SupervisedBatch, SupervisedReport,
 };
 use crate::experiment::LoraSettings;
 use crate::schedule::{PalimpsestSystems, stop_on_error};
@@ -80,6 +80,7 @@ pub struct EngineLink {
     replies: Receiver<Answer>,
     outstanding: usize,
     thread: Option<std::thread::JoinHandle<()>>,
+    glance: Glance,
 }
 
 impl EngineLink {
@@ -94,6 +95,8 @@ impl EngineLink {
         let (requests, inbox) = unbounded();
         let (outbox, replies) = unbounded();
         let (ready, is_ready) = unbounded();
+        let glance = Glance::default();
+        let offered = glance.clone();
         let thread = std::thread::Builder::new()
             .name("engine".into())
             .spawn(move || {
@@ -105,7 +108,7 @@ impl EngineLink {
                     }
                 };
                 ready.send(Ok(())).ok();
-                serve(&mut engine, &inbox, &outbox);
+                serve(&mut engine, &inbox, &outbox, &offered);
             })
             .map_err(|error| {
                 EngineError::Backend(format!("no thread could be started: {error}"))
@@ -116,6 +119,7 @@ impl EngineLink {
             replies,
             outstanding: 0,
             thread: Some(thread),
+            glance,
         })
     }
 
@@ -132,6 +136,45 @@ impl EngineLink {
         sender.send(request).map_err(|_| EngineError::Gone)?;
         self.outstanding += replies;
         Ok(())
+    }
+
+    /// Waits for everything that was asked, and puts it where the next tick finds it.
+    ///
+    /// # Errors
+    /// [`EngineError::Gone`], or what the engine says: the run cannot go on then.
+    pub fn wait_for_all(
+        &mut self,
+        inbox: &mut EngineInbox,
+        seconds: &mut EngineSeconds,
+    ) -> Result<(), EngineError> {
+        while self.outstanding > 0 {
+            let reply = self.replies.recv().map_err(|_| EngineError::Gone)?;
+            take(self, inbox, seconds, reply)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for something beside the run, and waits for it. Nothing else may be outstanding.
+    ///
+    /// # Errors
+    /// [`EngineError::Gone`], or what the engine says of this request.
+    pub fn ask_aside(&mut self, request: EngineRequest) -> Result<Vec<EngineReply>, EngineError> {
+        self.send(request)?;
+        let mut replies = Vec::new();
+        while self.outstanding > 0 {
+            let (reply, _) = self.replies.recv().map_err(|_| EngineError::Gone)?;
+            // An error answers everything that was asked.
+            let reply = reply.inspect_err(|_| self.outstanding = 0)?;
+            self.outstanding = self.outstanding.saturating_sub(answered(&reply));
+            replies.push(reply);
+        }
+        Ok(replies)
+    }
+
+    /// A look at the turns that are being written.
+    #[must_use]
+    pub fn glance(&self) -> Glance {
+        self.glance.clone()
     }
 
     /// Turns and other requests that have not been answered.
@@ -152,7 +195,12 @@ impl Drop for EngineLink {
 
 type Answer = (Result<EngineReply, EngineError>, f64);
 
-fn serve(engine: &mut impl Engine, inbox: &Receiver<EngineRequest>, outbox: &Sender<Answer>) {
+fn serve(
+    engine: &mut impl Engine,
+    inbox: &Receiver<EngineRequest>,
+    outbox: &Sender<Answer>,
+    glance: &Glance,
+) {
     let mut started = Instant::now();
     loop {
         // Requests come before the next step; without turns under way there is nothing else to do.
@@ -163,6 +211,7 @@ fn serve(engine: &mut impl Engine, inbox: &Receiver<EngineRequest>, outbox: &Sen
             started = Instant::now();
             request
         };
+        glance.offer(engine);
         let reply = match request {
             Ok(request) => answer(engine, request),
             Err(TryRecvError::Empty) => match engine.step() {
@@ -269,10 +318,7 @@ fn receive_replies(
 ) -> Result {
     let link = &mut *link;
     if lockstep.0 {
-        while link.outstanding > 0 {
-            let reply = link.replies.recv().map_err(|_| EngineError::Gone)?;
-            take(link, &mut inbox, &mut seconds, reply)?;
-        }
+        link.wait_for_all(&mut inbox, &mut seconds)?;
         tools.wait_for_all()?;
     } else {
         let mut idle = true;
@@ -303,12 +349,7 @@ fn take(
     (reply, spent): Answer,
 ) -> Result<(), EngineError> {
     let reply = reply?;
-    let answered = match &reply {
-        EngineReply::Generated(turns) => turns.len(),
-        EngineReply::Released(dropped) => 1 + dropped,
-        _ => 1,
-    };
-    link.outstanding = link.outstanding.saturating_sub(answered);
+    link.outstanding = link.outstanding.saturating_sub(answered(&reply));
     match reply {
         EngineReply::Released(_) => {}
         EngineReply::Generated(turns) => {
@@ -334,6 +375,15 @@ fn take(
         }
     }
     Ok(())
+}
+
+/// How many requests a reply answers.
+fn answered(reply: &EngineReply) -> usize {
+    match reply {
+        EngineReply::Generated(turns) => turns.len(),
+        EngineReply::Released(dropped) => 1 + dropped,
+        _ => 1,
+    }
 }
 
 /// Wires the receiving system. The link itself is inserted by whoever builds the app.

@@ -4,12 +4,14 @@
 //! (`link.rs`); the implementation in libtorch lives in `torch`, the one with fixed replies in
 //! `scripted.rs`, the one whose turns a server writes in `remote/`.
 
+mod glance;
 mod link;
 pub mod remote;
 mod request;
 pub mod scripted;
 mod stop;
 
+pub use glance::{Glance, UnderWay};
 pub use link::*;
 pub use request::*;
 pub use stop::StopMatcher;
@@ -85,6 +87,12 @@ pub trait Engine {
 
     /// Turns that were submitted and have not been given out.
     fn unfinished(&self) -> usize;
+
+    /// The ids that unfinished turns have so far, forced ones left out, for whoever watches. An engine
+    /// that cannot tell gives none.
+    fn under_way(&self) -> UnderWay {
+        UnderWay::new()
+    }
 
     /// Writes one turn for each request and gives them in the order of the requests; other turns
     /// that are under way must not be.
@@ -177,6 +185,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn unfinished(&self) -> usize {
         (**self).unfinished()
+    }
+
+    fn under_way(&self) -> UnderWay {
+        (**self).under_way()
     }
 
     fn release(&mut self, trajectories: &[TrajectoryId]) -> usize {

@@ -9,7 +9,7 @@ use crate::credit::signal::DeadGroup;
 use crate::engine::MiniBatchReport;
 pub use crate::eval::Evaluation;
 use crate::trajectory::{
-    Action, FormatRule, Outcome, Purpose, StopReason, ToolFailure, TrajectoryId,
+    Action, FormatRule, Outcome, Purpose, RoundScores, StopReason, ToolFailure, TrajectoryId,
 };
 
 /// The schema that this program writes, and the newest that it reads.
@@ -120,6 +120,9 @@ pub enum Event {
         kl: f32,
         /// One entry a round that wrote notes.
         memory: Vec<MemoryCredit>,
+        /// What those rewards were made of, so that they can be worked out under other settings.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        scores: Vec<RoundScores>,
         /// Its training rows in `tokens.bin`; none if its tokens are not kept.
         tokens: Vec<TokenRef>,
     },

@@ -162,7 +162,7 @@ pub fn read_events(folder: &Path) -> Result<(Vec<Recorded>, Vec<Notice>), Record
 }
 
 /// Why a line was not taken.
-enum Bad {
+pub(super) enum Bad {
     /// It ends in the middle.
     Torn,
     /// It is whole, but wrong.
@@ -170,7 +170,7 @@ enum Bad {
 }
 
 impl Bad {
-    fn notice(self, file: &'static str, line: u64) -> Notice {
+    pub(super) fn notice(self, file: &'static str, line: u64) -> Notice {
         match self {
             Self::Torn => Notice::TornLine { file, line },
             Self::Wrong(why) => Notice::UnreadableLine { file, line, why },
@@ -178,7 +178,7 @@ impl Bad {
     }
 }
 
-fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Bad> {
+pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Bad> {
     serde_json::from_slice(text).map_err(|e| {
         if e.is_eof() {
             Bad::Torn
@@ -189,7 +189,7 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Bad> {
 }
 
 /// The kind of an event that is well-formed, but of no kind that we know.
-fn unknown_kind(text: &[u8]) -> Option<String> {
+pub(super) fn unknown_kind(text: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;
     let kind = value.get("kind")?.as_str()?;
     (!Event::KINDS.contains(&kind)).then(|| kind.to_owned())

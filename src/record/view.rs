@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Evaluation, Event, MemoryCredit, Metrics, Recorded, RunStatus, TokenRef, TurnEvent};
 use crate::credit::signal::DeadGroup;
 use crate::engine::MiniBatchReport;
-use crate::trajectory::{Outcome, Purpose, StopReason, TrajectoryId};
+use crate::trajectory::{Outcome, Purpose, RoundScores, StopReason, TrajectoryId};
 
 /// What is known of a run. The window, the report and the summary read this and nothing else.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,6 +99,8 @@ pub struct TrajectoryView {
     pub kl_advantage: f32,
     /// Memory rewards and advantages by round.
     pub memory: Vec<MemoryCredit>,
+    /// What those rewards were made of; empty in records that do not keep it.
+    pub scores: Vec<RoundScores>,
     /// Its training rows in `tokens.bin`.
     pub tokens: Vec<TokenRef>,
 }
@@ -208,12 +210,14 @@ impl RunView {
                 outcome,
                 kl,
                 memory,
+                scores,
                 tokens,
             } => {
                 let trajectory = self.trajectory(*id);
                 trajectory.outcome_advantage = Some(*outcome);
                 trajectory.kl_advantage = *kl;
                 trajectory.memory.clone_from(memory);
+                trajectory.scores.clone_from(scores);
                 trajectory.tokens.clone_from(tokens);
             }
             Event::Learned { step, mini_batches } => {

@@ -17,7 +17,7 @@ use crate::credit::memory::support::supported;
 use crate::engine::{Branch, ScoreRequest, Weights};
 use crate::experiment::{Answers, ContextKind, CreditSettings, First, Scorer, Target, Unclosed};
 use crate::rollout::{ForcedIds, notes_content_ids, training_rows};
-use crate::trajectory::{QuestionData, Row, Tag, TokenId, TrajectoryId, Turn};
+use crate::trajectory::{Compared, QuestionData, Row, Tag, TokenId, TrajectoryId, Turn};
 
 /// A context before the gold answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +37,10 @@ pub(super) struct Round {
     /// Number of the context that holds the notes alone.
     pub(super) notes: usize,
     /// What it is compared with, and the number of that context.
-    pub(super) against: Option<(Against, usize)>,
+    pub(super) against: Option<(Compared, usize)>,
     pub(super) notes_tokens: u32,
     /// For every sub-answer.
     pub(super) supported: Vec<bool>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Against {
-    Full,
-    Previous,
-    Empty,
 }
 
 /// The request of a trajectory and what its branches mean.
@@ -93,10 +86,10 @@ pub fn plan_memory_scores(
         };
         if turn > 0 || settings.first == First::MinusEmpty {
             let against = match settings.target {
-                _ if turn == 0 => Some((Against::Empty, Context::Empty)),
-                Target::MinusFull => Some((Against::Full, Context::Full(end))),
-                Target::MinusPrevious => Some((Against::Previous, previous)),
-                Target::MinusEmpty => Some((Against::Empty, Context::Empty)),
+                _ if turn == 0 => Some((Compared::Empty, Context::Empty)),
+                Target::MinusFull => Some((Compared::Full, Context::Full(end))),
+                Target::MinusPrevious => Some((Compared::Previous, previous)),
+                Target::MinusEmpty => Some((Compared::Empty, Context::Empty)),
                 Target::Absolute => None,
             };
             let written = turns

@@ -10,12 +10,13 @@ use super::plan::{MemoryScorePlan, plan_memory_scores};
 use super::reference::{kl_by_turn, reference_requests};
 use crate::credit::CreditError;
 use crate::credit::memory::placebo::shuffled;
+use crate::credit::memory::reward::reward_of;
 use crate::engine::{EngineInbox, EngineLink, EngineRequest, ScoreRequest, Scored};
 use crate::experiment::{Experiment, KlInReward, KlKind, Placebo};
 use crate::rollout::{Roster, RunSettings, TaskHandle, View, training_rows};
 use crate::schedule::{Activity, Phase};
 use crate::trajectory::{
-    KlToReference, MemoryRewards, Question, QuestionData, Row, TrajectoryId, Turns,
+    AnswerScores, KlToReference, MemoryRewards, Question, QuestionData, Row, TrajectoryId, Turns,
 };
 
 /// What is read of a trajectory that is scored.
@@ -145,10 +146,16 @@ pub fn take_scores_in(
         // Replies come in the order of the requests.
         let (memory, rows) = scored.split_at(usize::from(plan.is_some()));
         if let (Some(plan), [scored]) = (plan, memory) {
-            let rewards = plan
-                .rewards(scored, &experiment.credit)
-                .with_context(|| format!("trajectory {id}"))?;
-            commands.entity(entity).insert(MemoryRewards(rewards));
+            let scores = plan.scores(scored);
+            let scores = scores.with_context(|| format!("trajectory {id}"))?;
+            let rewards: Result<_, CreditError> = scores
+                .iter()
+                .map(|round| reward_of(round, &experiment.credit))
+                .collect();
+            let rewards = MemoryRewards(rewards.with_context(|| format!("trajectory {id}"))?);
+            commands
+                .entity(entity)
+                .insert((rewards, AnswerScores(scores)));
         }
         if let Some(kind) = kl_kind(experiment)
             && let Some((of, turns)) = rows_of(entity, &trajectories, &task)

@@ -9,6 +9,7 @@ use bevy_ecs::error::{ContextExt as _, Result};
 
 use super::checkpoint::{CHECKPOINT_FILE, CheckpointState};
 use super::control::SavedAt;
+use super::controls::Controls;
 use super::recorder::{Recorder, RunClock};
 use crate::credit::memory::MemoryCreditState;
 use crate::engine::{EngineLink, Lockstep};
@@ -223,7 +224,12 @@ pub fn build_app(
 /// # Errors
 /// What stopped the run; the record says so too.
 pub fn run_to_end(app: &mut App) -> Result<RunStatus> {
+    let controls = app.world().get_resource::<Controls>().cloned();
+    let mut told = None;
     loop {
+        if let Some(controls) = &controls {
+            controls.before_tick(app.world_mut(), &mut told);
+        }
         app.update();
         let world = app.world_mut();
         if let Some(error) = world.resource_mut::<RunFailure>().0.take() {

@@ -3,8 +3,10 @@
 //!
 //! Reads everything; writes the phase, the record and checkpoints.
 
+mod aside;
 mod checkpoint;
 mod control;
+mod controls;
 mod launch;
 mod publish;
 mod recorder;
@@ -17,8 +19,10 @@ use bevy_ecs::prelude::*;
 
 use crate::schedule::{PalimpsestSystems, stop_on_error};
 
+pub use aside::{Aside, AsideAnswer};
 pub use checkpoint::{CHECKPOINT_FILE, CheckpointState};
 pub use control::next_activity;
+pub use controls::{Controls, LaneTold, Pace, Told};
 pub use launch::{Launch, Origin, Started, build_app, plugins, run_to_end};
 pub use publish::{News, Screen};
 pub use recorder::{Recorder, RunClock};

@@ -13,7 +13,7 @@ use crate::learner::{ColdStartProgress, PackedRow, Updated};
 use crate::record::{Event, MemoryCredit, Metrics, TokenBlock};
 use crate::rollout::{Roster, RunSettings};
 use crate::trajectory::{
-    Advantages, KlToReference, MemoryRewards, Outcome, Question, TurnState, Turns,
+    Advantages, AnswerScores, KlToReference, MemoryRewards, Outcome, Question, TurnState, Turns,
 };
 
 /// What is read of a trajectory with credit.
@@ -22,6 +22,7 @@ type Credited<'w> = (
     &'w TurnState,
     &'w Outcome,
     Option<&'w MemoryRewards>,
+    Option<&'w AnswerScores>,
     Option<&'w KlToReference>,
     &'w Advantages,
     &'w Question,
@@ -123,7 +124,7 @@ pub fn record_update(
     let mut rows = updated.rows.iter().zip(&report.logprobs).peekable();
     let mut sums = StepSums::default();
     for (&id, &entity) in &roster.entities {
-        let (turns, state, outcome, memory, kl, advantages, question) = trajectories
+        let (turns, state, outcome, memory, scores, kl, advantages, question) = trajectories
             .get(entity)
             .with_context(|| format!("trajectory {id}"))?;
         let mut tokens = Vec::new();
@@ -153,6 +154,7 @@ pub fn record_update(
                 outcome: advantages.outcome.mean(),
                 kl: advantages.kl.mean(),
                 memory,
+                scores: scores.map(|scores| scores.0.clone()).unwrap_or_default(),
                 tokens,
             })?;
         }

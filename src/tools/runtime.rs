@@ -278,6 +278,11 @@ impl ToolLink {
         std::mem::take(&mut self.inbox).into_values().collect()
     }
 
+    /// One reply that has come in; the others stay.
+    pub fn take_reply(&mut self, id: TrajectoryId, turn: u32) -> Option<ToolReply> {
+        self.inbox.remove(&(id, turn))
+    }
+
     pub(crate) fn replies(&self) -> Receiver<ToolReply> {
         self.replies.clone()
     }

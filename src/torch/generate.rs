@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tch::{Device, Tensor};
 
-use crate::engine::{EngineError, GenerateRequest, Generated};
+use crate::engine::{EngineError, GenerateRequest, Generated, UnderWay};
 use crate::random;
 use crate::trajectory::{TokenId, TrajectoryId};
 
@@ -116,6 +116,17 @@ impl Generation {
     /// See [`crate::engine::Engine::unfinished`].
     pub fn unfinished(&self) -> usize {
         self.scheduler.as_ref().map_or(0, Scheduler::unfinished)
+    }
+
+    /// See [`crate::engine::Engine::under_way`].
+    pub fn under_way(&self) -> UnderWay {
+        let running = self.scheduler.iter().flat_map(Scheduler::running);
+        running
+            .map(|turn| {
+                let written = turn.ids.get(turn.request.context.len()..);
+                (turn.request.id, written.unwrap_or_default().to_vec())
+            })
+            .collect()
     }
 
     /// See [`crate::engine::Engine::release`].

@@ -54,7 +54,7 @@ pub use vocabulary::Vocabulary;
 
 use crate::engine::{
     Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
-    SupervisedBatch, SupervisedReport,
+    SupervisedBatch, SupervisedReport, UnderWay,
 };
 use crate::experiment::{DecoderSettings, DeviceSetting, EngineSettings, LoraSettings};
 use crate::trajectory::TrajectoryId;
@@ -182,6 +182,10 @@ impl Engine for TorchEngine {
 
     fn unfinished(&self) -> usize {
         self.generation.unfinished()
+    }
+
+    fn under_way(&self) -> UnderWay {
+        self.generation.under_way()
     }
 
     fn release(&mut self, trajectories: &[TrajectoryId]) -> usize {

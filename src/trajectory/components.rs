@@ -272,6 +272,44 @@ pub struct MemoryReward {
     pub reward: f32,
 }
 
+/// What the notes of a round are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compared {
+    /// Everything up to and including them.
+    Full,
+    /// The question and the notes of the round before.
+    Previous,
+    /// The question and empty notes.
+    Empty,
+}
+
+/// What the memory reward of a round is made of: the log-probs of the gold answer's tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundScores {
+    /// The turn that wrote the notes, from 0.
+    pub turn: u32,
+    /// Tokens between the memory tags.
+    pub notes_tokens: u32,
+    /// Given the question and the notes: one list for every text of the gold answer.
+    pub notes: Vec<Vec<f32>>,
+    /// What that is compared with, if with anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
+    /// The same texts in the second context.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub against: Vec<Vec<f32>>,
+    /// Tokens of every sub-answer inside the first text.
+    pub answers: Vec<u32>,
+    /// For every sub-answer, whether the notes do not hold it or an observation had shown it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supported: Vec<bool>,
+}
+
+/// The scores of a trajectory's rounds, in turn order.
+#[derive(Component, Clone, Debug, Default)]
+pub struct AnswerScores(pub Vec<RoundScores>);
+
 /// The memory rewards of a trajectory, in turn order.
 #[derive(Component, Clone, Debug, Default)]
 pub struct MemoryRewards(pub Vec<MemoryReward>);

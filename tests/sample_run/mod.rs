@@ -209,6 +209,7 @@ pub fn write_trajectory(
         outcome,
         kl: 0.0,
         memory,
+        scores: Vec::new(),
         tokens: vec![at],
     };
     writer.append(&credit).unwrap();

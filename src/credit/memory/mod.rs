@@ -1,7 +1,7 @@
 //! Memory credit: what a note is worth, and how that is compared with other notes.
 //!
 //! One file a question of the grammar, each of pure functions over slices: [`value`] (V of an answer
-//! in a context), [`gain`] (the memory reward of a round), [`support`], [`length`], [`returns`],
+//! in a context), [`gain`] and [`reward`] (the memory reward of a round), [`support`], [`length`], [`returns`],
 //! [`baseline`] (centre and scale), [`gate`], [`placebo`], and [`state`] (what is kept over steps).
 //! [`round_advantages`] puts them together. The weaknesses W1 to W16 that the docs name, and the
 //! formulas on one page, stand in `docs/credit_grammar.md`.
@@ -12,6 +12,7 @@ pub mod gate;
 pub mod length;
 pub mod placebo;
 pub mod returns;
+pub mod reward;
 pub mod state;
 pub mod support;
 pub mod value;

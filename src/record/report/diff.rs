@@ -7,14 +7,14 @@ const MOST_WORDS: usize = 600;
 
 /// A stretch of text that was kept, added or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// `kept`, `added` or `removed`.
     pub kind: &'static str,
     pub text: String,
 }
 
 /// The pieces that turn `old` into `new`, by the longest common run of words.
-pub(super) fn diff(old: &str, new: &str) -> Vec<Piece> {
+pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
     let (old, new) = (words(old), words(new));
     let mut pieces = Vec::new();
     if old.is_empty() || old.len().max(new.len()) > MOST_WORDS {

@@ -6,7 +6,7 @@
 pub(crate) mod chart;
 mod choose;
 mod curves;
-mod diff;
+pub(crate) mod diff;
 pub(crate) mod numbers;
 mod silence;
 mod story;

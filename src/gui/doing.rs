@@ -1,0 +1,196 @@
+//! What every command does.
+
+use eframe::egui::{self, Context, ThemePreference};
+
+use super::app::Window;
+use super::selection::edits_notes;
+use super::world::Tab;
+use super::{Command, Cursor};
+
+impl Window {
+    /// Moves the cursor to the next event of a trajectory, or to the one before.
+    pub(super) fn move_cursor(&mut self, forward: bool) {
+        let world = &mut self.world;
+        let Some(run) = world.runs.get(world.current) else {
+            return;
+        };
+        let here = world.cursor.event().unwrap_or(run.timeline.last + 1);
+        match run.timeline.neighbour(here, forward) {
+            Some((seq, id)) => {
+                world.cursor = Cursor::At(seq);
+                // The cursor takes the eye along to where something happened.
+                if id.step != world.selection.id.step
+                    || id.purpose != world.selection.id.purpose
+                    || id.group != world.selection.id.group
+                {
+                    world.selection = super::Selection::of(id);
+                }
+            }
+            None if forward => world.cursor = Cursor::Live,
+            None => {}
+        }
+    }
+
+    /// Does a command.
+    pub(super) fn run_command(&mut self, command: Command, context: &Context) {
+        let world = &mut self.world;
+        if world.tab == Tab::Lesson {
+            // In a lesson the arrows walk its stations.
+            match command {
+                Command::PreviousEvent | Command::PreviousTrajectory => {
+                    return self.panels.lesson.walk(false);
+                }
+                Command::NextEvent | Command::NextTrajectory => {
+                    return self.panels.lesson.walk(true);
+                }
+                _ => {}
+            }
+        }
+        match command {
+            Command::Show(tab) => world.tab = tab,
+            Command::PreviousEvent => self.move_cursor(false),
+            Command::NextEvent => self.move_cursor(true),
+            Command::PlayPause => self.play_pause(),
+            Command::StepOnce => match &world.live {
+                Some(live) if !live.over() => live.step(world.selection.id),
+                _ => self.move_cursor(true),
+            },
+            Command::StopRun => match &world.live {
+                Some(live) if !live.over() => {
+                    live.interrupts.request();
+                    world.say("The run ends at its next safe point; go on later with --resume");
+                }
+                _ => {
+                    world
+                        .say("No run is being trained by this window, so there is nothing to stop");
+                }
+            },
+            Command::First | Command::Follow => self.ends(command == Command::First),
+            Command::TogglePatterns => world.patterns = !world.patterns,
+            Command::ClearFilter => world.filter = None,
+            Command::NextRun => {
+                world.current = (world.current + 1) % world.runs.len().max(1);
+                world.selection = super::Selection::default();
+            }
+            Command::CloseRun => world.close_run(),
+            Command::ToggleTheme => {
+                self.preference = match context.theme() {
+                    egui::Theme::Dark => ThemePreference::Light,
+                    egui::Theme::Light => ThemePreference::Dark,
+                };
+                context.set_theme(self.preference);
+            }
+            Command::ZoomIn | Command::ZoomOut | Command::ZoomReset => zoom(context, command),
+            Command::FullScreen => {
+                self.full_screen = !self.full_screen;
+                context.send_viewport_cmd(egui::ViewportCommand::Fullscreen(self.full_screen));
+            }
+            Command::Quit => context.send_viewport_cmd(egui::ViewportCommand::Close),
+            Command::Palette
+            | Command::Keys
+            | Command::OpenRun
+            | Command::OpenLesson
+            | Command::Fork => {
+                self.panels.dialogs.open(command, world);
+            }
+            Command::Export => super::export::panel(&mut self.panels, world, context),
+            Command::CopyTable => match super::export::table(&mut self.panels, world) {
+                Ok((_, csv)) => {
+                    context.copy_text(csv);
+                    world.say("Copied as CSV");
+                }
+                Err(why) => world.say(why),
+            },
+            Command::ResetLesson => {
+                self.panels.lesson.reset();
+                self.panels.whatif.reset();
+            }
+            Command::PreviousStep
+            | Command::NextStep
+            | Command::PreviousTurn
+            | Command::NextTurn
+            | Command::PreviousTrajectory
+            | Command::NextTrajectory
+            | Command::PreviousGroup
+            | Command::NextGroup
+            | Command::PreviousNoteEdit
+            | Command::NextNoteEdit
+            | Command::NextToolCall => self.select(command),
+            Command::PreviousExtreme
+            | Command::NextExtreme
+            | Command::CycleValue
+            | Command::CycleGranularity
+            | Command::ToggleDifference
+            | Command::LockRange => self.panels.tokens.command(command, world),
+        }
+    }
+
+    fn play_pause(&mut self) {
+        let world = &mut self.world;
+        if let Some(live) = world.live.as_ref().filter(|live| !live.over()) {
+            live.toggle();
+            return;
+        }
+        world.playing = !world.playing;
+        if world.playing && world.cursor == Cursor::Live {
+            self.ends(true);
+        }
+    }
+
+    /// The cursor to the first event of the step, or to the end.
+    fn ends(&mut self, first: bool) {
+        let world = &mut self.world;
+        world.cursor = Cursor::Live;
+        world.follow = !first;
+        let id = world.selection.id;
+        if first
+            && let Some(run) = world.runs.get(world.current)
+            && let Some(seq) = run.timeline.first_of(id.purpose, id.step)
+        {
+            world.cursor = Cursor::At(seq);
+        }
+    }
+
+    fn select(&mut self, command: Command) {
+        let world = &mut self.world;
+        let shown = world.shown_members();
+        let Some(run) = world.runs.get(world.current) else {
+            return;
+        };
+        let selection = &mut world.selection;
+        let before = selection.turn;
+        match command {
+            Command::PreviousStep => selection.step_by(run, false),
+            Command::NextStep => selection.step_by(run, true),
+            Command::PreviousTrajectory => selection.move_in(&shown, false),
+            Command::NextTrajectory => selection.move_in(&shown, true),
+            Command::PreviousGroup => selection.group_by(run, false),
+            Command::NextGroup => selection.group_by(run, true),
+            Command::PreviousTurn => selection.turn_by(run, false, |_, _| true),
+            Command::NextTurn => selection.turn_by(run, true, |_, _| true),
+            Command::PreviousNoteEdit => selection.turn_by(run, false, edits_notes),
+            Command::NextNoteEdit => selection.turn_by(run, true, edits_notes),
+            Command::NextToolCall => selection.turn_by(run, true, |of, turn| {
+                of.turns.get(turn).is_some_and(|turn| turn.tool.is_some())
+            }),
+            _ => {}
+        }
+        // A turn that the cursor has not reached yet takes the cursor along.
+        if selection.turn != before
+            && let Cursor::At(seq) = world.cursor
+            && let Some(at) = run.timeline.turn_at(selection.id, selection.turn as usize)
+        {
+            world.cursor = Cursor::At(seq.max(at));
+        }
+    }
+}
+
+fn zoom(context: &Context, command: Command) {
+    let now = context.zoom_factor();
+    let then = match command {
+        Command::ZoomIn => now + 0.1,
+        Command::ZoomOut => now - 0.1,
+        _ => 1.0,
+    };
+    context.set_zoom_factor(then.clamp(0.5, 3.0));
+}

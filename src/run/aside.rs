@@ -1,0 +1,433 @@
+//! What a window may have tried beside a run, between two of its ticks: a trajectory that goes on from
+//! a turn with other notes or another tool result, and notes scored as if they had been empty.
+//!
+//! Nothing of it is trained on or recorded, and the run itself is not changed by it: its outstanding
+//! turns are waited for and kept, random numbers are addressed by trajectory, and a fork has an
+//! address of its own.
+
+use std::sync::Arc;
+
+use bevy_ecs::prelude::*;
+
+use crate::credit::memory::probability;
+use crate::engine::{
+    EngineInbox, EngineLink, EngineReply, EngineRequest, EngineSeconds, GenerateRequest, Generated,
+    Sampling, ScoreRequest, Weights,
+};
+use crate::experiment::Threshold;
+use crate::reward::outcome_of;
+use crate::rollout::{
+    AfterTool, AfterTurn, Roster, RunSettings, TaskHandle, Temperature, View, next_context,
+    notes_ids, parse_turn, state_after_tool, state_after_turn,
+};
+use crate::schedule::RunFailure;
+use crate::tools::{ToolCall, ToolLink, limit_text, limit_tokens};
+use crate::trajectory::{
+    Action, Budget, Outcome, Question, QuestionData, StopReason, Tag, TokenId, ToolResult,
+    TrajectoryId, Turn, TurnState, Turns,
+};
+
+/// Forks have members from here on: no group is as large, so no random number is used twice.
+const FORKS: u32 = 1 << 24;
+
+/// Something to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// Go on from a turn of a trajectory.
+    Fork {
+        /// Which trajectory.
+        id: TrajectoryId,
+        /// The last turn that is kept, from 0.
+        turn: u32,
+        /// What stands between its memory tags; none: as it was written.
+        notes: Option<String>,
+        /// What its tool answers; none: as it was.
+        tool: Option<String>,
+        /// Number of the fork: other numbers sample other futures.
+        number: u32,
+    },
+    /// P(gold | notes) of a turn as it is, and with the notes emptied.
+    WithoutNotes {
+        /// Which trajectory.
+        id: TrajectoryId,
+        /// The turn, from 0.
+        turn: u32,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AsideAnswer {
+    /// The turns after the fork.
+    Forked {
+        /// Their texts, each with the tool's answer.
+        turns: Vec<String>,
+        /// How it ended.
+        reason: StopReason,
+        /// What it was worth.
+        outcome: Outcome,
+    },
+    /// P(gold | question, notes), and with empty notes.
+    WithoutNotes {
+        /// As it was written.
+        with: f64,
+        /// With nothing between the tags.
+        without: f64,
+    },
+}
+
+/// Tries it.
+///
+/// # Errors
+/// Why it cannot be done, for the user.
+pub(super) fn answer(world: &mut World, aside: &Aside) -> Result<AsideAnswer, String> {
+    match aside {
+        Aside::Fork {
+            id,
+            turn,
+            notes,
+            tool,
+            number,
+        } => fork(
+            world,
+            *id,
+            *turn,
+            (notes.as_deref(), tool.as_deref()),
+            *number,
+        ),
+        Aside::WithoutNotes { id, turn } => without_notes(world, *id, *turn),
+    }
+}
+
+/// What is read of a trajectory.
+struct Original {
+    question: Arc<QuestionData>,
+    view: View,
+    turns: Vec<Turn>,
+    temperature: f32,
+}
+
+fn original(world: &World, id: TrajectoryId) -> Result<Original, String> {
+    let gone = || {
+        format!(
+            "the run has forgotten trajectory {id}: only trajectories of the phase that is under way can be gone on with"
+        )
+    };
+    let entity = *world
+        .resource::<Roster>()
+        .entities
+        .get(&id)
+        .ok_or_else(gone)?;
+    let question = world.get::<Question>(entity).ok_or_else(gone)?;
+    let turns = world.get::<Turns>(entity).ok_or_else(gone)?;
+    Ok(Original {
+        question: Arc::clone(&question.0),
+        view: *world.get::<View>(entity).ok_or_else(gone)?,
+        turns: turns.0.clone(),
+        temperature: world.get::<Temperature>(entity).map_or(1.0, |of| of.0),
+    })
+}
+
+/// Sends a request and takes its replies, while the run's own replies wait where it looks for them.
+fn ask(world: &mut World, request: EngineRequest) -> Result<Vec<EngineReply>, String> {
+    world.resource_scope(|world, mut link: Mut<EngineLink>| {
+        let waited = world.resource_scope(|world, mut inbox: Mut<EngineInbox>| {
+            let mut seconds = world.resource_mut::<EngineSeconds>();
+            link.wait_for_all(&mut inbox, &mut seconds)
+        });
+        if let Err(error) = waited {
+            // The run's own request failed: the run has to hear of it, and stops.
+            let text = error.to_string();
+            let mut failure = world.resource_mut::<RunFailure>();
+            failure.0.get_or_insert_with(|| error.into());
+            return Err(text);
+        }
+        link.ask_aside(request).map_err(|error| error.to_string())
+    })
+}
+
+fn fork(
+    world: &mut World,
+    id: TrajectoryId,
+    turn: u32,
+    (notes, tool): (Option<&str>, Option<&str>),
+    number: u32,
+) -> Result<AsideAnswer, String> {
+    let Original {
+        question,
+        view,
+        turns,
+        temperature,
+    } = original(world, id)?;
+    let task = world.resource::<TaskHandle>().clone();
+    let settings = world.resource::<RunSettings>().clone();
+    let limits = &settings.0.rollout.limits;
+    let mut turns: Vec<Turn> = turns.into_iter().take(turn as usize + 1).collect();
+    let last = turns.last_mut().filter(|last| last.action.is_some());
+    let Some(last) = last else {
+        return Err(format!(
+            "turn {turn} of trajectory {id} is not finished, or broke the protocol; fork from one that called a tool"
+        ));
+    };
+    if matches!(last.action, Some(Action::Answer(_))) {
+        return Err(format!(
+            "turn {turn} of trajectory {id} gave the answer, so nothing comes after it; fork from an earlier turn"
+        ));
+    }
+    if let Some(notes) = notes {
+        rewrite_notes(last, notes, &task)?;
+    }
+    if let Some(text) = tool {
+        let (text, ids) = task.task.render_tool(text);
+        last.tool = Some(ToolResult { text, ids });
+    }
+    if last.tool.is_none() {
+        return Err(format!(
+            "the tool of turn {turn} of trajectory {id} has not answered yet; wait, or give its answer"
+        ));
+    }
+    let fork = TrajectoryId {
+        member: FORKS + number,
+        ..id
+    };
+    let spent: u32 = turns
+        .iter()
+        .map(|turn| turn.ids.len() as u32 - turn.forced)
+        .sum();
+    let allowed = if limits.turns == 0 {
+        question.objectives.len() as u32 + 3
+    } else {
+        limits.turns
+    };
+    let mut budget = Budget {
+        turns: allowed.saturating_sub(turns.len() as u32).max(1),
+        tokens: limits.trajectory_tokens.saturating_sub(spent).max(1),
+    };
+    let kept = turns.len();
+    let mut state = TurnState::Pending;
+    while let TurnState::Pending = state {
+        let written = write_turn(
+            world,
+            fork,
+            &question,
+            view,
+            &turns,
+            &task,
+            budget,
+            temperature,
+        )?;
+        budget.turns = budget.turns.saturating_sub(1);
+        budget.tokens = budget.tokens.saturating_sub(written.1.ids.len() as u32);
+        let (mut made, reply) = written;
+        state = state_after_turn(
+            AfterTurn {
+                finish: reply.finish,
+                broken: made.broken.is_some(),
+                answered: matches!(made.action, Some(Action::Answer(_))),
+                left: budget,
+                context: made.context_tokens + reply.ids.len() as u32,
+            },
+            limits,
+        );
+        if state == TurnState::ProcessingTools {
+            let text = call_tool(world, fork, turns.len() as u32, &made, &question)?;
+            let text = limit_text(&text, limits.tool_chars as usize, limits.tool_kept);
+            let (tokenizer, most) = (task.task.tokenizer(), limits.tool_tokens as usize);
+            let text = limit_tokens(tokenizer, &text, most, limits.tool_kept);
+            let (text, ids) = task.task.render_tool(&text);
+            made.tool = Some(ToolResult { text, ids });
+            turns.push(made);
+            let next = next_context(view.0, &question, &turns, &task.forced)
+                .ids
+                .len() as u32;
+            state = state_after_tool(
+                AfterTool {
+                    error: None,
+                    next_context: next,
+                },
+                limits,
+            );
+        } else {
+            turns.push(made);
+        }
+    }
+    ask(world, EngineRequest::Release(vec![fork]))?;
+    let reason = match state {
+        TurnState::Terminated(reason) => reason,
+        _ => StopReason::Aborted,
+    };
+    let outcome = outcome_of(
+        task.task.as_ref(),
+        &question,
+        &turns,
+        reason,
+        &settings.0.reward,
+    );
+    let tokenizer = task.task.tokenizer();
+    let text = |turn: &Turn| {
+        let tool = turn.tool.as_ref().map_or("", |tool| tool.text.as_str());
+        format!("{}{tool}", tokenizer.decode(&turn.ids))
+    };
+    Ok(AsideAnswer::Forked {
+        turns: turns.iter().skip(kept).map(text).collect(),
+        reason,
+        outcome,
+    })
+}
+
+/// Puts other text between the memory tags of a turn. Its call stays as it was written.
+fn rewrite_notes(turn: &mut Turn, notes: &str, task: &TaskHandle) -> Result<(), String> {
+    let tokenizer = task.task.tokenizer();
+    let span = turn.spans.iter().find(|span| span.tag == Tag::Mem).copied();
+    let Some(span) = span else {
+        return Err("the turn has no notes to edit".into());
+    };
+    let (from, to) = (span.inner_start as usize, span.inner_end as usize);
+    let written: Vec<TokenId> = tokenizer.encode(notes);
+    turn.ids.splice(from..to, written);
+    let parsed = parse_turn(&turn.ids, |id| tokenizer.token_bytes(id));
+    if parsed.broken.is_some() {
+        return Err("these notes would break the protocol: leave tags out of them".into());
+    }
+    turn.spans = parsed.spans;
+    // The log-probs of what nobody sampled mean nothing; only their number counts.
+    turn.logprobs.resize(turn.ids.len(), 0.0);
+    Ok(())
+}
+
+/// Has the engine write one turn.
+fn write_turn(
+    world: &mut World,
+    id: TrajectoryId,
+    question: &QuestionData,
+    view: View,
+    turns: &[Turn],
+    task: &TaskHandle,
+    budget: Budget,
+    temperature: f32,
+) -> Result<(Turn, Generated), String> {
+    let settings = world.resource::<RunSettings>().clone();
+    let limits = &settings.0.rollout.limits;
+    let context = next_context(view.0, question, turns, &task.forced);
+    let length = context.ids.len() as u32;
+    let forced = context
+        .ids
+        .iter()
+        .rev()
+        .take(context.forced as usize)
+        .rev()
+        .copied()
+        .collect();
+    let room = limits.context_tokens.saturating_sub(length).max(1);
+    let request = GenerateRequest {
+        id,
+        turn: turns.len() as u32,
+        context: context.ids,
+        max_new_tokens: limits.turn_tokens.min(budget.tokens).min(room),
+        sampling: Sampling::plain(temperature, settings.0.seed),
+        stop: task.stop.clone(),
+        ignore_eos: false,
+    };
+    let replies = ask(world, EngineRequest::Generate(vec![request]))?;
+    let reply = replies.into_iter().find_map(|reply| match reply {
+        EngineReply::Generated(turns) => turns.into_iter().find(|turn| turn.id == id),
+        _ => None,
+    });
+    let reply = reply.ok_or("the engine gave no turn for the fork")?;
+    let mut turn = Turn {
+        forced: context.forced,
+        ids: forced,
+        context_tokens: length,
+        ..Turn::default()
+    };
+    turn.logprobs = vec![0.0; turn.ids.len()];
+    turn.ids.extend_from_slice(&reply.ids);
+    turn.logprobs.extend_from_slice(&reply.logprobs);
+    let tokenizer = task.task.tokenizer();
+    let parsed = parse_turn(&turn.ids, |id| tokenizer.token_bytes(id));
+    turn.spans = parsed.spans;
+    turn.broken = parsed.broken;
+    turn.action = parsed.action;
+    Ok((turn, reply))
+}
+
+/// Calls the tool that a turn asks for, and waits.
+fn call_tool(
+    world: &mut World,
+    id: TrajectoryId,
+    turn: u32,
+    made: &Turn,
+    question: &Arc<QuestionData>,
+) -> Result<String, String> {
+    let Some(action) = made.action.clone() else {
+        return Err("the fork called no tool".into());
+    };
+    let mut tools = world.resource_mut::<ToolLink>();
+    tools.call(ToolCall {
+        id,
+        turn,
+        action,
+        question: Arc::clone(question),
+    });
+    tools.wait_for_all().map_err(|error| error.to_string())?;
+    match tools.take_reply(id, turn).map(|reply| reply.result) {
+        Some(Ok(text)) => Ok(text),
+        Some(Err(error)) => Ok(format!(" error: {error}")),
+        None => Err("the tool gave no answer to the fork".into()),
+    }
+}
+
+/// Scores the gold answer after the notes of a turn alone, and after none.
+fn without_notes(world: &mut World, id: TrajectoryId, turn: u32) -> Result<AsideAnswer, String> {
+    let Original {
+        question, turns, ..
+    } = original(world, id)?;
+    let Some(of) = turns
+        .get(turn as usize)
+        .filter(|of| !notes_ids(of).is_empty())
+    else {
+        return Err(format!(
+            "turn {turn} of trajectory {id} has no closed notes"
+        ));
+    };
+    let span = of.spans.iter().find(|span| span.tag == Tag::Mem);
+    let part = |from: u32, to: u32| of.ids.get(from as usize..to as usize).unwrap_or_default();
+    let empty = span.map_or(Vec::new(), |span| {
+        [
+            part(span.start, span.inner_start),
+            part(span.inner_end, span.end),
+        ]
+        .concat()
+    });
+    let branch = |notes: &[TokenId]| crate::engine::Branch {
+        at: question.prompt_ids.len() as u32,
+        ids: [notes, &question.answer_prefix_ids, &question.gold_ids].concat(),
+        scored_from: (notes.len() + question.answer_prefix_ids.len()) as u32,
+    };
+    let request = ScoreRequest {
+        id,
+        trunk: question.prompt_ids.clone(),
+        score_trunk: false,
+        branches: vec![branch(notes_ids(of)), branch(&empty)],
+        temperature: 1.0,
+        under: Weights::Policy,
+    };
+    let replies = ask(world, EngineRequest::Score(vec![request]))?;
+    let scored = replies.into_iter().find_map(|reply| match reply {
+        EngineReply::Scored(scored) => scored.into_iter().next(),
+        _ => None,
+    });
+    let scored = scored.ok_or("the engine gave no scores")?;
+    let p = |at: usize| {
+        let logprobs = scored
+            .branches
+            .get(at)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        probability(logprobs, Threshold::Off).map_err(|error| error.to_string())
+    };
+    Ok(AsideAnswer::WithoutNotes {
+        with: p(0)?,
+        without: p(1)?,
+    })
+}

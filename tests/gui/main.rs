@@ -1,0 +1,16 @@
+//! The window, by roles and labels: what a test finds here, a screen reader finds too.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../sample_run/mod.rs"]
+mod sample_run;
+
+mod commands;
+mod lessons;
+mod live;
+mod panels;
+mod start;
+mod support;
+mod survival;
