@@ -14,6 +14,8 @@ fn main() {
         return; // built without the feature `torch`
     };
     let lib = Path::new(&lib);
+    #[cfg(feature = "torch")]
+    bridge(lib);
     println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
     // Nobody names a symbol of libtorch_cuda: it registers itself when loaded, and a linker drops such a library.
     if lib.join("libtorch_cuda.so").exists() {
@@ -57,4 +59,25 @@ fn native() {
     if threads {
         println!("cargo:rustc-link-lib=gomp");
     }
+}
+
+/// Operators of libtorch that tch does not hand on, against the headers that torch-sys was built with.
+#[cfg(feature = "torch")]
+fn bridge(lib: &Path) {
+    const SOURCE: &str = "src/torch/native/tensors.cpp";
+    println!("cargo:rerun-if-changed={SOURCE}");
+    println!("cargo:rerun-if-env-changed=LIBTORCH_INCLUDE");
+    let root = match std::env::var_os("LIBTORCH_INCLUDE") {
+        Some(root) => root.into(),
+        None => lib.parent().unwrap_or(lib).to_path_buf(),
+    };
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .file(SOURCE)
+        .include(root.join("include"))
+        .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        .opt_level(1)
+        .warnings(false)
+        .compile("palimpsest_tensors");
 }

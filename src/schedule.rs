@@ -118,7 +118,19 @@ pub struct Cursor {
     /// The weight of the KL in the reward, if a controller moves it and has done so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kl_reward_weight: Option<f64>,
+    /// Mini-batches skipped in a row, up to the last one, as their loss or gradient was not finite.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped_in_row: u32,
 }
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Why the run must stop, though nothing is broken yet: once a checkpoint of the present weights is saved, this
+/// becomes the [`RunFailure`].
+#[derive(Resource, Debug, Default)]
+pub struct RunHalt(pub Option<String>);
 
 /// Why the run cannot go on. Set by any system, read by the runner after every tick.
 #[derive(Resource, Debug, Default)]
@@ -140,6 +152,7 @@ pub fn plugin(app: &mut App) {
         Reward, Spawn, Tools,
     };
     app.init_resource::<RunFailure>()
+        .init_resource::<RunHalt>()
         .configure_sets(
             Update,
             (

@@ -7,7 +7,7 @@ mod common;
 
 use common::{engine, ids, supervised};
 use palimpsest::engine::{
-    Engine, EngineError, LearnBatch, LearnKnobs, LearnReport, LearnRow, ScoreRequest, Weights,
+    Engine, LearnBatch, LearnKnobs, LearnReport, LearnRow, ScoreRequest, Weights,
 };
 use palimpsest::experiment::{
     Aggregation, ClipCovSettings, Importance, ImportanceSettings, KlCovSettings, PolicyLoss,
@@ -235,23 +235,37 @@ fn an_average_goes_on_bit_for_bit_after_a_load_and_is_asked_for_in_vain_without_
 }
 
 #[test]
-fn numbers_that_are_not_finite_leave_the_weights_untouched() {
+fn a_mini_batch_that_is_not_finite_is_skipped_and_the_next_one_is_learned_from() {
     let mut engine = engine(5);
     let good = batch(&mut engine);
+    let mut second = good.clone();
+    second.mini_batches.remove(0);
+    let expected = common::engine(5).learn(&second).unwrap();
     for spoil in [
         (|b| b.rows[0].advantages[5] = f32::NAN) as fn(&mut LearnBatch),
         |b| b.rows[3].old_logprobs[5] = f32::NAN,
+        |b| b.rows[5].advantages[6] = f32::INFINITY,
     ] {
         let mut bad = good.clone();
         spoil(&mut bad);
-        let before = objective(&mut engine, &good);
-        let error = engine.learn(&bad).unwrap_err();
-        assert!(matches!(error, EngineError::NotFinite(_)), "{error}");
-        assert!(error.to_string().contains("mini-batch 0"), "{error}");
-        assert_eq!(objective(&mut engine, &good), before);
+        let mut engine = common::engine(5);
+        let report = engine.learn(&bad).unwrap();
+        let [first, other] = &report.mini_batches[..] else {
+            panic!("two mini-batches were asked for");
+        };
+        assert!(first.skipped && first.tokens > 0 && !other.skipped);
+        assert!(
+            report.skipped[0].contains("mini-batch 0 was skipped"),
+            "{report:?}"
+        );
+        // Numbers, so that the record can be read again.
+        assert!(first.pg_loss.is_finite() && first.grad_norm.is_finite());
+        // Weights, moments and the number of steps are those of an engine that never saw it.
+        assert_eq!(*other, expected.mini_batches[0]);
+        let mut unspoilt = common::engine(5);
+        unspoilt.learn(&second).unwrap();
+        assert_eq!(engine.learn(&good).unwrap(), unspoilt.learn(&good).unwrap());
     }
-    let mut fresh = common::engine(5);
-    assert_eq!(engine.learn(&good).unwrap(), fresh.learn(&good).unwrap());
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::{
     Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
     SupervisedBatch, SupervisedReport,
 };
+use crate::experiment::LoraSettings;
 use crate::schedule::{PalimpsestSystems, stop_on_error};
 use crate::tools::ToolLink;
 use crate::trajectory::TrajectoryId;
@@ -34,12 +35,15 @@ pub enum EngineRequest {
     Learn(LearnBatch),
     /// [`Engine::supervise`].
     Supervise(SupervisedBatch),
-    /// [`Engine::begin_rl`], then [`Engine::freeze_reference`] and [`Engine::begin_average`] if asked.
+    /// [`Engine::begin_rl`], then [`Engine::begin_adapters`], [`Engine::freeze_reference`] and
+    /// [`Engine::begin_average`] if asked.
     BeginRl {
         /// Whether a reference policy is kept.
         reference: bool,
         /// Whether a moving average of the policy is kept.
         average: bool,
+        /// Adapters that learn in place of all weights, and the seed of their first values.
+        lora: Option<(LoraSettings, u64)>,
     },
     /// [`Engine::save`].
     Save {
@@ -190,8 +194,17 @@ fn answer(
         EngineRequest::Score(requests) => engine.score(&requests).map(EngineReply::Scored),
         EngineRequest::Learn(batch) => engine.learn(&batch).map(EngineReply::Learned),
         EngineRequest::Supervise(batch) => engine.supervise(&batch).map(EngineReply::Supervised),
-        EngineRequest::BeginRl { reference, average } => {
+        EngineRequest::BeginRl {
+            reference,
+            average,
+            lora,
+        } => {
             engine.begin_rl();
+            if let Some((adapters, seed)) = &lora
+                && let Err(error) = engine.begin_adapters(adapters, *seed)
+            {
+                return Some(Err(error));
+            }
             if reference {
                 engine.freeze_reference();
             }

@@ -17,6 +17,7 @@ pub use stop::StopMatcher;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::experiment::LoraSettings;
 use crate::trajectory::TrajectoryId;
 
 /// Why the engine could not do what was asked.
@@ -112,17 +113,18 @@ pub trait Engine {
     fn score(&mut self, requests: &[ScoreRequest]) -> Result<Vec<Scored>, EngineError>;
 
     /// One RL update: every mini-batch in turn. Rows are already in their final order. Turns under
-    /// way go on with the new weights; what was cached under the old ones is computed again.
+    /// way go on with the new weights; what was cached under the old ones is computed again. A
+    /// mini-batch whose loss or gradient is not finite is skipped, and the report says so.
     ///
     /// # Errors
-    /// [`EngineError::NotFinite`] if a loss or gradient is not finite; the weights are then as
-    /// before that mini-batch.
+    /// [`EngineError::BadRequest`] for rows that break the contract.
     fn learn(&mut self, batch: &LearnBatch) -> Result<LearnReport, EngineError>;
 
     /// One supervised step of the cold start.
     ///
     /// # Errors
-    /// As [`Engine::learn`].
+    /// [`EngineError::NotFinite`] if a loss or gradient is not finite; the weights are then as
+    /// before that step.
     fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError>;
 
     /// Keeps a frozen copy of the current weights as the reference policy for KL.
@@ -135,8 +137,22 @@ pub trait Engine {
     /// Begins the RL stage: drops training-only aids and optimizer state of the cold start.
     fn begin_rl(&mut self);
 
+    /// From now on adapters learn in place of all weights; `seed` gives their first values. The
+    /// reference and the average that begin after this share the weights that stay.
+    ///
+    /// # Errors
+    /// [`EngineError::BadRequest`] for an engine without weights of its own.
+    fn begin_adapters(&mut self, adapters: &LoraSettings, seed: u64) -> Result<(), EngineError> {
+        let _ = seed;
+        Err(EngineError::BadRequest(format!(
+            "learner.lora asks for adapters of rank {}, but this engine has no weights to put them on",
+            adapters.rank
+        )))
+    }
+
     /// Writes the policy as a Hugging Face folder (config.json, model.safetensors, tokenizer files)
-    /// and, if asked, the optimizer, reference and average beside it, so that training goes on bit for bit.
+    /// and, if asked, the optimizer, reference and average beside it, so that training goes on bit for
+    /// bit. Adapters then stand apart, in a folder `adapter` as PEFT writes it; else they are merged.
     ///
     /// # Errors
     /// [`EngineError::Io`].
@@ -189,6 +205,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn begin_rl(&mut self) {
         (**self).begin_rl();
+    }
+
+    fn begin_adapters(&mut self, adapters: &LoraSettings, seed: u64) -> Result<(), EngineError> {
+        (**self).begin_adapters(adapters, seed)
     }
 
     fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {

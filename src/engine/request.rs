@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Aggregation, Importance, KlKind, PolicyLoss};
+use crate::experiment::{Aggregation, Importance, KlKind, PolicyLoss, Precision, Recompute};
 use crate::trajectory::{TokenId, TrajectoryId};
 
 /// How tokens are chosen: the repetition penalty, the temperature, top-k, top-p and min-p shape the
@@ -183,8 +183,13 @@ pub struct LearnKnobs {
     pub entropy_weight: f32,
     /// Weights between the engine that sampled and the learner.
     pub importance: Importance,
-    /// Most rows computed at once; 0: as many as fit.
-    pub micro_batch: u32,
+    /// Most tokens computed at once, of rows packed one after the other (a longer row is computed
+    /// alone); 0: what suits the device.
+    pub micro_tokens: u32,
+    /// What the passes compute with.
+    pub precision: Precision,
+    /// Whether layers are computed a second time in the backward pass.
+    pub recompute: Recompute,
     /// Address of this update in the random stream of losses that draw tokens: (seed, step).
     pub address: (u64, u32),
     /// Learning rate of this update.
@@ -217,7 +222,9 @@ impl Default for LearnKnobs {
             aggregation: Aggregation::default(),
             entropy_weight: 0.0,
             importance: Importance::default(),
-            micro_batch: 0,
+            micro_tokens: 0,
+            precision: Precision::default(),
+            recompute: Recompute::default(),
             address: (0, 0),
             lr: 3e-4,
             betas: (0.9, 0.95),
@@ -262,6 +269,26 @@ pub struct MiniBatchReport {
     pub grad_norm: f64,
     /// Largest |ratio - 1| in this mini-batch.
     pub ratio_gap: f64,
+    /// Whether its loss or gradient was not finite, so that no optimizer step was made. Numbers that
+    /// are not finite are then 0 here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+}
+
+impl MiniBatchReport {
+    /// Its numbers, to be read or changed.
+    pub fn numbers_mut(&mut self) -> [&mut f64; 8] {
+        [
+            &mut self.pg_loss,
+            &mut self.pg_clipfrac,
+            &mut self.pg_clipfrac_lower,
+            &mut self.ppo_kl,
+            &mut self.entropy,
+            &mut self.kl_loss,
+            &mut self.grad_norm,
+            &mut self.ratio_gap,
+        ]
+    }
 }
 
 /// What an update did.
@@ -274,6 +301,8 @@ pub struct LearnReport {
     pub logprobs: Vec<Vec<f32>>,
     /// How far engine and learner disagree, if importance weights are on.
     pub mismatch: Option<Mismatch>,
+    /// What was not finite, for each mini-batch that was skipped.
+    pub skipped: Vec<String>,
 }
 
 /// How far the engine that sampled and the learner disagree, over the trained tokens of an update.

@@ -143,6 +143,7 @@ impl Engine for ScriptedEngine {
                 .sum::<usize>()
         };
         Ok(LearnReport {
+            skipped: Vec::new(),
             mini_batches: batch
                 .mini_batches
                 .iter()

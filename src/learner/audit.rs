@@ -8,7 +8,7 @@ use bevy_ecs::prelude::*;
 use super::update::Updated;
 use crate::credit::audit::{self, Declared, Fault, Learned, Sent};
 use crate::engine::LearnBatch;
-use crate::experiment::{Audit, Experiment, Importance};
+use crate::experiment::{Audit, Experiment, Importance, Precision};
 use crate::rollout::{Roster, RunSettings};
 use crate::trajectory::{Advantages, TrajectoryId, TroubleFound, Turns};
 
@@ -115,7 +115,9 @@ fn after(updated: &Updated, experiment: &Experiment) -> Vec<Fault> {
     faults.extend(audit::masked(&learned));
     // A later epoch overwrites the log-probs of the first; and importance weights are there because
     // the one that sampled differs from the learner, whose own log-probs are then the old ones.
-    let exact = experiment.learner.importance == Importance::Off;
+    // Passes in bf16 differ from the f32 of generation too.
+    let learner = &experiment.learner;
+    let exact = learner.importance == Importance::Off && learner.precision == Precision::F32;
     let first: Vec<Learned<'_>> = batches
         .first()
         .filter(|_| experiment.learner.epochs == 1 && exact)
@@ -123,7 +125,11 @@ fn after(updated: &Updated, experiment: &Experiment) -> Vec<Fault> {
         .flatten()
         .filter_map(|&row| learned.get(row).copied())
         .collect();
-    let reported = report.mini_batches.first().map(|mini| mini.ratio_gap);
+    let first_mini = report.mini_batches.first();
+    if learner.precision != Precision::F32 || first_mini.is_some_and(|mini| mini.skipped) {
+        return faults;
+    }
+    let reported = first_mini.map(|mini| mini.ratio_gap);
     let limit = f64::from(experiment.record.audit_ratio);
     faults.extend(audit::first_ratio(&first, reported, limit));
     faults

@@ -8,10 +8,10 @@ use crate::credit::spread::TokenCredit;
 use crate::engine::{
     EngineInbox, EngineLink, EngineRequest, LearnBatch, LearnKnobs, LearnReport, LearnRow,
 };
-use crate::experiment::{Experiment, KlControl, LearnerSettings};
+use crate::experiment::{Experiment, KlControl, LearnerSettings, LrDecay};
 use crate::rollout::{Roster, RunSettings, TaskHandle, View, training_rows};
-use crate::schedule::{Activity, Cursor, Phase};
-use crate::trajectory::{Advantages, Question, Turns};
+use crate::schedule::{Activity, Cursor, Phase, RunHalt};
+use crate::trajectory::{Advantages, Question, TroubleFound, Turns};
 
 /// The update under way: its rows, what is to be sent, and its report once it is in.
 #[derive(Resource, Clone, Debug, Default)]
@@ -42,8 +42,8 @@ impl Updated {
     }
 }
 
-/// Learning rate of RL step `step`: linear warm-up, then linear to `final_lr_share` of the peak at
-/// the last step.
+/// Learning rate of RL step `step`: linear warm-up, then by `lr_decay` to `final_lr_share` of the peak
+/// at the last step.
 #[must_use]
 pub fn learning_rate(settings: &LearnerSettings, step: u32) -> f32 {
     if step < settings.warmup_steps {
@@ -54,8 +54,12 @@ pub fn learning_rate(settings: &LearnerSettings, step: u32) -> f32 {
         .saturating_sub(settings.warmup_steps)
         .saturating_sub(1)
         .max(1);
-    let along = (step - settings.warmup_steps) as f32 / span as f32;
-    settings.lr * (1.0 + (settings.final_lr_share - 1.0) * along.min(1.0))
+    let along = ((step - settings.warmup_steps) as f32 / span as f32).min(1.0);
+    let fallen = match settings.lr_decay {
+        LrDecay::Linear => along,
+        LrDecay::Cosine => (1.0 - (std::f32::consts::PI * along).cos()) / 2.0,
+    };
+    settings.lr * (1.0 + (settings.final_lr_share - 1.0) * fallen)
 }
 
 /// Makes the optimizer new for RL, once.
@@ -70,6 +74,12 @@ pub fn begin_rl(
         link.send(EngineRequest::BeginRl {
             reference: settings.0.needs_reference(),
             average: settings.0.average_decay().is_some(),
+            lora: settings
+                .0
+                .learner
+                .lora
+                .settings()
+                .map(|adapters| (adapters.clone(), settings.0.seed)),
         })?;
     }
     if std::mem::take(&mut inbox.begun_rl) {
@@ -156,7 +166,9 @@ fn knobs(experiment: &Experiment, step: u32, lr: f32, kl_weight: f32) -> LearnKn
         aggregation: learner.aggregation,
         entropy_weight: learner.entropy_weight,
         importance: learner.importance,
-        micro_batch: learner.micro_batch,
+        micro_tokens: learner.micro_tokens,
+        precision: learner.precision,
+        recompute: learner.recompute,
         address: (experiment.seed, step),
         lr,
         betas: learner.betas,
@@ -183,17 +195,44 @@ pub fn take_update_in(
     settings: Res<RunSettings>,
     mut inbox: ResMut<EngineInbox>,
     mut updated: ResMut<Updated>,
+    mut halt: ResMut<RunHalt>,
+    mut trouble: MessageWriter<TroubleFound>,
 ) {
     let Some(report) = inbox.learned.take() else {
         return;
     };
     let learner = &settings.0.learner;
+    trouble.write_batch(report.skipped.iter().map(|what| TroubleFound {
+        id: None,
+        what: format!("step {}: {what}", updated.step + 1),
+    }));
+    let (after, reached) = skipped_in_row(cursor.skipped_in_row, &report, learner.max_skipped);
+    cursor.skipped_in_row = after;
+    if reached {
+        halt.0 = Some(format!(
+            "step {}: {} mini-batches in a row had a loss or gradient that is not finite, and were skipped \
+             (learner.max_skipped)",
+            updated.step + 1,
+            learner.max_skipped
+        ));
+    }
     cursor.kl_weight = next_kl_weight(learner, cursor.kl_weight, &report, updated.rows.len());
     updated.report = Some(report);
     cursor.step += 1;
     if phase.waits_in(Activity::Learning) {
         phase.done = true;
     }
+}
+
+/// How many mini-batches were skipped in a row after this report, and whether `most` was reached. Then the
+/// count begins again, so that a run that is resumed has its whole patience.
+fn skipped_in_row(before: u32, report: &LearnReport, most: u32) -> (u32, bool) {
+    let (mut now, mut reached) = (before, false);
+    for mini in report.mini_batches.iter().filter(|mini| mini.tokens > 0) {
+        now = if mini.skipped { now + 1 } else { 0 };
+        reached |= now >= most;
+    }
+    (if reached { 0 } else { now }, reached)
 }
 
 /// The weight of the KL after an update with `rows` rows; `None` if no controller moves it.
@@ -211,7 +250,10 @@ fn next_kl_weight(
         target: f64::from(aim.target),
         horizon: f64::from(aim.horizon),
     };
-    let learned = report.mini_batches.iter().filter(|mini| mini.tokens > 0);
+    let learned = report
+        .mini_batches
+        .iter()
+        .filter(|mini| mini.tokens > 0 && !mini.skipped);
     let kls: Vec<f64> = learned.map(|mini| mini.kl_loss).collect();
     if !kls.is_empty() {
         controller.update(kls.iter().sum::<f64>() / kls.len() as f64, rows as u64);
@@ -236,6 +278,14 @@ mod tests {
         assert_eq!(learning_rate(&settings, 0), 0.5);
         assert_eq!(learning_rate(&settings, 2), 1.0);
         assert!((learning_rate(&settings, 10) - 0.1).abs() < 1e-6);
+        assert!((learning_rate(&settings, 4) - 0.775).abs() < 1e-6);
+        settings.lr_decay = LrDecay::Cosine;
+        // A quarter of the way: 0.1 + 0.9 (1 + cos(pi / 4)) / 2.
+        assert!((learning_rate(&settings, 4) - 0.868_198).abs() < 1e-5);
+        assert!((learning_rate(&settings, 6) - 0.55).abs() < 1e-6);
+        assert!((learning_rate(&settings, 10) - 0.1).abs() < 1e-6);
+        settings.final_lr_share = 1.0;
+        assert_eq!(learning_rate(&settings, 7), 1.0);
     }
 
     #[test]
@@ -263,6 +313,27 @@ mod tests {
         assert!((next - 0.55).abs() < 1e-12, "{next}");
         let again = next_kl_weight(&settings, Some(next), &report, 50).unwrap_or_default();
         assert!((again - 0.605).abs() < 1e-12, "{again}");
+    }
+
+    #[test]
+    fn skipped_mini_batches_are_counted_over_steps_until_one_is_learned_from() {
+        use crate::engine::MiniBatchReport;
+        let report = |skipped: &[bool]| LearnReport {
+            mini_batches: skipped
+                .iter()
+                .map(|&skipped| MiniBatchReport {
+                    tokens: 1,
+                    skipped,
+                    ..MiniBatchReport::default()
+                })
+                .collect(),
+            ..LearnReport::default()
+        };
+        assert_eq!(skipped_in_row(0, &report(&[true, true]), 3), (2, false));
+        assert_eq!(skipped_in_row(2, &report(&[false, true]), 3), (1, false));
+        assert_eq!(skipped_in_row(2, &report(&[true, false]), 3), (0, true));
+        assert_eq!(skipped_in_row(1, &report(&[]), 3), (1, false));
+        assert_eq!(skipped_in_row(0, &report(&[true]), 1), (0, true));
     }
 
     #[test]

@@ -61,12 +61,16 @@ impl Metrics {
         }
     }
 
-    /// Sets the `actor/*` numbers of an update: means over its mini-batches.
+    /// Sets the `actor/*` numbers of an update: means over the mini-batches that were learned from.
     pub fn set_update(&mut self, mini_batches: &[MiniBatchReport]) {
+        let made = || mini_batches.iter().filter(|mini| !mini.skipped);
+        let count = made().count();
+        if !mini_batches.is_empty() {
+            self.set("actor/skipped_steps", (mini_batches.len() - count) as f64);
+        }
         let mut mean = |name: &str, value: fn(&MiniBatchReport) -> f64| {
-            if !mini_batches.is_empty() {
-                let sum: f64 = mini_batches.iter().map(value).sum();
-                self.set(name, sum / mini_batches.len() as f64);
+            if count > 0 {
+                self.set(name, made().map(value).sum::<f64>() / count as f64);
             }
         };
         mean("actor/pg_loss", |m| m.pg_loss);

@@ -45,6 +45,7 @@ pub const METRICS: &[MetricName] = &[
     verl("actor/entropy", "nats", "Mean entropy of the policy at trained tokens. Near 0 it no longer explores."),
     verl("actor/kl_loss", "nats", "KL to the reference policy, estimated and aggregated as the learner is told; 0 if switched off."),
     verl("actor/grad_norm", "norm", "Gradient norm before clipping."),
+    own("actor/skipped_steps", "mini-batches", "Mini-batches that were skipped, as their loss or gradient was not finite."),
     verl("actor/lr", "1", "Learning rate of the step."),
     verl("actor/kl_coef", "1", "Weight of the KL to the reference policy in the loss; only if there is one."),
     verl("mismatch/rollout_is_mean", "1", "Mean weight between engine and learner before it is cut or masked. Near 1 if both agree. All mismatch/* only with learner.importance."),

@@ -2,12 +2,13 @@
 
 use bevy_ecs::prelude::*;
 
+use super::recorder::Recorder;
 use crate::engine::{EngineLink, EngineRequest};
 use crate::eval::evaluation_plan;
 use crate::experiment::Experiment;
 use crate::learner::stage_at;
 use crate::rollout::{Backlog, Roster, RunSettings};
-use crate::schedule::{Activity, Cursor, Phase};
+use crate::schedule::{Activity, Cursor, Phase, RunFailure, RunHalt};
 use crate::tools::{Interrupts, ToolLink};
 use crate::trajectory::{Group, TrajectoryId};
 
@@ -83,6 +84,9 @@ pub fn conduct(
     saved: Res<SavedAt>,
     settings: Res<RunSettings>,
     interrupts: Res<Interrupts>,
+    halt: Res<RunHalt>,
+    mut failure: ResMut<RunFailure>,
+    recorder: Res<Recorder>,
     mut link: ResMut<EngineLink>,
     mut tools: ResMut<ToolLink>,
     mut backlog: ResMut<Backlog>,
@@ -101,6 +105,20 @@ pub fn conduct(
         phase.done = true;
     }
     if !phase.done {
+        return;
+    }
+    if let Some(why) = &halt.0 {
+        if saved.0 != Some(*cursor) {
+            *phase = Phase::new(Activity::Saving);
+            return;
+        }
+        let checkpoint = recorder.folder.latest_checkpoint().unwrap_or_default();
+        failure.0.get_or_insert_with(|| {
+            BevyError::from(format!(
+                "{why}. The weights are those of the last step that was made, saved in {checkpoint:?}: lower \
+                 learner.lr or look for what is not finite, and resume from there"
+            ))
+        });
         return;
     }
     let mut next = next_activity(phase.activity, &cursor, saved.0, &settings.0);

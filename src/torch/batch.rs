@@ -7,7 +7,7 @@ use crate::trajectory::TokenId;
 
 use super::weights::Shape;
 
-/// Most tokens of one padded chunk, padding included, on the CPU: activations stay in its caches.
+/// Most tokens computed at once, padding included, on the CPU: activations stay in its caches.
 const CPU_TOKENS: usize = 2_048;
 /// The same on an accelerator, which wants large operators.
 const DEVICE_TOKENS: usize = 32_768;
@@ -17,10 +17,7 @@ const MASK_ENTRIES: usize = 1 << 24;
 /// Row numbers of chunks: rows of like length together (equal lengths keep their order), bounded by
 /// padded tokens, and by rows * length² so that a mask fits. Every chunk has at least one row.
 pub(super) fn chunks(lengths: &[usize], device: Device) -> Vec<Vec<usize>> {
-    let tokens = match device {
-        Device::Cpu => CPU_TOKENS,
-        _ => DEVICE_TOKENS,
-    };
+    let tokens = token_budget(device);
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&row| lengths[row]);
     let mut chunks: Vec<Vec<usize>> = Vec::new();
@@ -39,18 +36,22 @@ pub(super) fn chunks(lengths: &[usize], device: Device) -> Vec<Vec<usize>> {
     chunks
 }
 
-/// Row numbers of packs: rows in their order, one after the other in one packed row, bounded by tokens.
-/// Every pack has at least one row.
-pub(super) fn packs(lengths: &[usize], device: Device) -> Vec<Vec<usize>> {
-    let tokens = match device {
+/// Most tokens that are computed at once, unless a row is longer.
+pub(super) fn token_budget(device: Device) -> usize {
+    match device {
         Device::Cpu => CPU_TOKENS,
         _ => DEVICE_TOKENS,
-    };
+    }
+}
+
+/// Row numbers of packs: rows in their order, one after the other in one packed row, of at most so many
+/// tokens. Every pack has at least one row.
+pub(super) fn packs(lengths: &[usize], budget: usize) -> Vec<Vec<usize>> {
     let mut packs: Vec<Vec<usize>> = Vec::new();
     let mut filled = 0;
     for (row, length) in lengths.iter().enumerate() {
         match packs.last_mut() {
-            Some(pack) if filled + length <= tokens => pack.push(row),
+            Some(pack) if filled + length <= budget => pack.push(row),
             _ => {
                 packs.push(vec![row]);
                 filled = 0;
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn packs_keep_the_order_and_the_budget() {
-        let packs = packs(&[2_000, 48, 1, 5_000, 3], Device::Cpu);
+        let packs = packs(&[2_000, 48, 1, 5_000, 3], 2_048);
         assert_eq!(packs, vec![vec![0, 1], vec![2], vec![3], vec![4]]);
     }
 

@@ -29,7 +29,9 @@ pub(super) fn read_decoder(
         let remedy = "use the tokenizer that lies beside the weights";
         bad_file(&folder.join(CONFIG), problem, remedy)
     })?;
-    Decoder::assemble_from(shape, device, |slot| weights.take(slot))
+    let mut decoder = Decoder::assemble_from(shape, device, |slot| weights.take(slot))?;
+    super::lora::load(&mut decoder, folder)?;
+    Ok(decoder)
 }
 
 /// Checks that every id of the tokenizer has a row of the embedding; says the broken rule.
@@ -59,20 +61,28 @@ pub(super) fn write_decoder(decoder: &Decoder, folder: &Path) -> Result<(), Engi
     write_whole(folder, CONFIG, config_text(&decoder.shape).as_bytes())
 }
 
-/// FNV-1a over the eight-byte words of model.safetensors: ties an optimizer file to its weights.
+/// FNV-1a over the eight-byte words of model.safetensors, and of the adapters' values if there are any: ties
+/// an optimizer file to its weights.
 ///
 /// # Errors
 /// [`EngineError::BadFile`].
 pub(super) fn fingerprint(folder: &Path) -> Result<u64, EngineError> {
-    let path = folder.join(WEIGHTS);
+    let hash = hashed(&folder.join(WEIGHTS), 0xcbf2_9ce4_8422_2325)?;
+    let adapter = folder.join(super::lora::FOLDER).join(super::lora::VALUES);
+    match adapter.exists() {
+        true => hashed(&adapter, hash),
+        false => Ok(hash),
+    }
+}
+
+fn hashed(path: &Path, mut hash: u64) -> Result<u64, EngineError> {
     let unreadable = |error: std::io::Error| {
         let remedy = "take a folder that palimpsest saved with its optimizer";
-        bad_file(&path, format!("it cannot be read ({error})"), remedy)
+        bad_file(path, format!("it cannot be read ({error})"), remedy)
     };
-    let mut file = File::open(&path).map_err(unreadable)?;
+    let mut file = File::open(path).map_err(unreadable)?;
     // Whole words: only the last piece may end inside one.
     let mut piece = Vec::with_capacity(PIECE as usize);
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
     loop {
         piece.clear();
         let read = file.by_ref().take(PIECE).read_to_end(&mut piece);

@@ -9,23 +9,19 @@ use std::convert::Infallible;
 
 use tch::{Device, Tensor};
 
-use super::batch::picked;
-use super::weights::{Parameter, Shape, Slot, initial, slots};
+use super::linear::Linear;
+use super::weights::{Shape, Slot, initial, slots};
 
-/// One block. Matrices are [out, in].
-struct Block {
-    attention_norm: Tensor,
-    qkv: Tensor,
-    qkv_bias: Option<Tensor>,
+/// One block.
+pub(super) struct Block {
+    pub attention_norm: Tensor,
+    pub qkv: Linear,
     /// The query heads' weight, then the key heads', [2 * head_dim].
-    head_norms: Option<Tensor>,
-    output: Tensor,
-    output_bias: Option<Tensor>,
-    feed_forward_norm: Tensor,
-    gate_up: Tensor,
-    gate_up_bias: Option<Tensor>,
-    down: Tensor,
-    down_bias: Option<Tensor>,
+    pub head_norms: Option<Tensor>,
+    pub output: Linear,
+    pub feed_forward_norm: Tensor,
+    pub gate_up: Linear,
+    pub down: Linear,
 }
 
 /// The decoder's weights on one device.
@@ -34,13 +30,13 @@ pub(super) struct Decoder {
     pub device: Device,
     /// [vocab, hidden]
     pub embedding: Tensor,
-    blocks: Vec<Block>,
-    norm: Tensor,
+    pub blocks: Vec<Block>,
+    pub norm: Tensor,
     /// [vocab, hidden]; none if the embedding is the head.
-    head: Option<Tensor>,
+    pub head: Option<Tensor>,
     /// [positions, head_dim / 2]
-    cos: Tensor,
-    sin: Tensor,
+    pub cos: Tensor,
+    pub sin: Tensor,
 }
 
 /// What a forward pass leaves.
@@ -96,19 +92,17 @@ impl Decoder {
         let embedding = fused(1)?;
         let mut blocks = Vec::new();
         for _ in 0..shape.settings.num_hidden_layers {
+            let attention_norm = fused(1)?;
+            let qkv = linear(&mut fused, 3, biases.qkv)?;
             // Fields are filled from top to bottom, which is the order of the slots.
             blocks.push(Block {
-                attention_norm: fused(1)?,
-                qkv: fused(3)?,
-                qkv_bias: biases.qkv.then(|| fused(3)).transpose()?,
+                attention_norm,
+                qkv,
                 head_norms: shape.head_norms.then(|| fused(2)).transpose()?,
-                output: fused(1)?,
-                output_bias: biases.output.then(|| fused(1)).transpose()?,
+                output: linear(&mut fused, 1, biases.output)?,
                 feed_forward_norm: fused(1)?,
-                gate_up: fused(2)?,
-                gate_up_bias: biases.feed_forward.then(|| fused(2)).transpose()?,
-                down: fused(1)?,
-                down_bias: biases.feed_forward.then(|| fused(1)).transpose()?,
+                gate_up: linear(&mut fused, 2, biases.feed_forward)?,
+                down: linear(&mut fused, 1, biases.feed_forward)?,
             });
         }
         let norm = fused(1)?;
@@ -132,7 +126,7 @@ impl Decoder {
         })
     }
 
-    /// Every tensor under its Hugging Face name, in the order of [`slots`]; views.
+    /// Every tensor under its Hugging Face name, in the order of [`slots`], without adapters; views.
     pub fn exported(&self) -> Vec<(String, Tensor)> {
         let (q, k, ff, dim) = (
             self.shape.query_rows(),
@@ -146,23 +140,20 @@ impl Decoder {
                 tensors.extend(tensor.detach().split_with_sizes(rows, 0));
             };
             let d = self.shape.settings.hidden_size;
+            let linear = |add: &mut dyn FnMut(&Tensor, &[i64]), of: &Linear, rows: &[i64]| {
+                add(&of.weight, rows);
+                of.bias.iter().for_each(|bias| add(bias, rows));
+            };
             add(&block.attention_norm, &[d]);
-            add(&block.qkv, &[q, k, k]);
-            block.qkv_bias.iter().for_each(|bias| add(bias, &[q, k, k]));
+            linear(&mut add, &block.qkv, &[q, k, k]);
             block
                 .head_norms
                 .iter()
                 .for_each(|both| add(both, &[dim, dim]));
-            add(&block.output, &[d]);
-            block.output_bias.iter().for_each(|bias| add(bias, &[d]));
+            linear(&mut add, &block.output, &[d]);
             add(&block.feed_forward_norm, &[d]);
-            add(&block.gate_up, &[ff, ff]);
-            block
-                .gate_up_bias
-                .iter()
-                .for_each(|bias| add(bias, &[ff, ff]));
-            add(&block.down, &[d]);
-            block.down_bias.iter().for_each(|bias| add(bias, &[d]));
+            linear(&mut add, &block.gate_up, &[ff, ff]);
+            linear(&mut add, &block.down, &[d]);
         }
         tensors.push(self.norm.detach());
         tensors.extend(self.head.iter().map(Tensor::detach));
@@ -173,122 +164,110 @@ impl Decoder {
             .collect()
     }
 
-    /// A copy that shares nothing.
-    pub fn copy(&self) -> Self {
-        let tensors = self.exported().into_iter().map(|(_, t)| t.copy()).collect();
-        Self::assemble(self.shape.clone(), tensors, self.device)
-    }
-
-    /// The trainable tensors, in a fixed order.
-    pub fn parameters(&self) -> Vec<Parameter> {
-        let (q, k, ff, d) = (
-            self.shape.query_rows(),
-            self.shape.key_rows(),
-            self.shape.settings.intermediate_size,
-            self.shape.settings.hidden_size,
-        );
-        let parameter = |name: String, tensor: &Tensor, matrices: Option<Vec<i64>>| Parameter {
-            name,
-            tensor: tensor.shallow_clone(),
-            matrices,
-            decays: tensor.dim() > 1,
-        };
-        let mut all = vec![parameter("embedding".into(), &self.embedding, None)];
-        for (layer, block) in self.blocks.iter().enumerate() {
-            let mut add = |part: &str, tensor: Option<&Tensor>, matrices| {
-                let name = format!("layers.{layer}.{part}");
-                all.extend(tensor.map(|tensor| parameter(name, tensor, matrices)));
-            };
-            add("attention_norm", Some(&block.attention_norm), None);
-            add("qkv", Some(&block.qkv), Some(vec![q, k, k]));
-            add("qkv_bias", block.qkv_bias.as_ref(), None);
-            add("head_norms", block.head_norms.as_ref(), None);
-            add("output", Some(&block.output), Some(vec![d]));
-            add("output_bias", block.output_bias.as_ref(), None);
-            add("feed_forward_norm", Some(&block.feed_forward_norm), None);
-            add("gate_up", Some(&block.gate_up), Some(vec![ff, ff]));
-            add("gate_up_bias", block.gate_up_bias.as_ref(), None);
-            add("down", Some(&block.down), Some(vec![d]));
-            add("down_bias", block.down_bias.as_ref(), None);
-        }
-        all.push(parameter("norm".into(), &self.norm, None));
-        let head = self.head.as_ref();
-        all.extend(head.map(|head| parameter("head".into(), head, None)));
-        all
-    }
-
     /// Runs the blocks over `ids` [batch, time] at `positions` (same size; 0.. if none).
-    /// `wanted` numbers the rows of [batch * time] whose last state somebody reads: the others are left
-    /// out of the last feed-forward, where they would only cost time.
+    /// `wanted` [rows] numbers the places of [batch * time] whose last state somebody reads: the others are
+    /// left out of the last feed-forward, where they would only cost time.
     /// `attend(layer, q, k, v)` gets q [batch, time, heads, head_dim] and k, v [batch, time,
     /// kv heads, head_dim], already rotated, and returns [batch, time, heads * head_dim].
     pub fn forward(
         &self,
         ids: &Tensor,
         positions: Option<&Tensor>,
-        wanted: &[i64],
+        wanted: &Tensor,
         mut attend: impl FnMut(usize, &Tensor, &Tensor, &Tensor) -> Tensor,
     ) -> Hidden {
-        let s = &self.shape.settings;
-        let (batch, time) = (ids.size()[0], ids.size()[1]);
-        let (heads, kv, dim) = (
-            s.num_attention_heads,
-            s.num_key_value_heads,
-            self.shape.head_dim(),
-        );
-        let table = |table: &Tensor| match positions {
-            None => table.narrow(0, 0, time).view([1, time, 1, dim / 2]),
-            Some(at) => {
-                table
-                    .index_select(0, &at.reshape([batch * time]))
-                    .view([batch, time, 1, dim / 2])
-            }
-        };
-        let (cos, sin) = (table(&self.cos), table(&self.sin));
-        let mut x = Tensor::embedding(&self.embedding, ids, -1, false, false);
+        let angles = self.angles(ids, positions);
+        let mut x = self.embedded(ids);
         let mut first_block = None;
-        let last_layer = self.blocks.len().saturating_sub(1);
-        let mut chosen = false;
-        for (layer, block) in self.blocks.iter().enumerate() {
-            let qkv = self
-                .normed(&x, &block.attention_norm)
-                .linear(&block.qkv, block.qkv_bias.as_ref())
-                .view([batch, time, heads + 2 * kv, dim]);
-            let mut queries_and_keys = qkv.narrow(2, 0, heads + kv);
-            if let Some(weights) = &block.head_norms {
-                queries_and_keys = self.heads_normed(&queries_and_keys, weights);
-            }
-            let rotated = rotate(&queries_and_keys, &cos, &sin);
-            let mut attended = attend(
-                layer,
-                &rotated.narrow(2, 0, heads),
-                &rotated.narrow(2, heads, kv),
-                &qkv.narrow(2, heads + kv, kv),
-            );
-            // The first block's output is read whole.
-            if layer == last_layer && first_block.is_some() {
-                (attended, x) = (picked(&attended, wanted), picked(&x, wanted));
-                chosen = true;
-            }
-            // Never in place: the backward pass still needs the old x.
-            x = attended.linear(&block.output, block.output_bias.as_ref()) + &x;
-            let gate_up = self
-                .normed(&x, &block.feed_forward_norm)
-                .linear(&block.gate_up, block.gate_up_bias.as_ref());
-            let halves = gate_up.chunk(2, -1);
-            let gated = halves[0].silu() * &halves[1];
-            x = gated.linear(&block.down, block.down_bias.as_ref()) + &x;
+        // The first block's output is read whole.
+        let (last, before) = match self.blocks.len() {
+            0 | 1 => (None, self.blocks.len()),
+            layers => (Some(layers - 1), layers - 1),
+        };
+        for layer in 0..before {
+            x = self.block(layer, &x, &angles, None, &mut attend);
             first_block.get_or_insert_with(|| x.shallow_clone());
         }
-        let last = if chosen {
-            x.shallow_clone()
-        } else {
-            picked(&x, wanted)
+        let last = match last {
+            Some(layer) => self.block(layer, &x, &angles, Some(wanted), &mut attend),
+            None => rows(&x).index_select(0, wanted),
         };
         Hidden {
-            last: self.normed(&last, &self.norm),
+            last: self.finished(&last),
             first_block: first_block.unwrap_or(x),
         }
+    }
+
+    /// Number of blocks.
+    pub fn layers(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Cosines and sines of `ids` [batch, time] at `positions` (0.. if none).
+    pub fn angles(&self, ids: &Tensor, positions: Option<&Tensor>) -> Angles {
+        let (batch, time) = (ids.size()[0], ids.size()[1]);
+        let half = self.shape.head_dim() / 2;
+        let of = |table: &Tensor| match positions {
+            None => table.narrow(0, 0, time).view([1, time, 1, half]),
+            Some(at) => table
+                .index_select(0, &at.reshape([batch * time]))
+                .view([batch, time, 1, half]),
+        };
+        Angles {
+            cos: of(&self.cos),
+            sin: of(&self.sin),
+        }
+    }
+
+    /// What goes into the first block.
+    pub fn embedded(&self, ids: &Tensor) -> Tensor {
+        Tensor::embedding(&self.embedding, ids, -1, false, false)
+    }
+
+    /// What comes out of the last block, normed for the head.
+    pub fn finished(&self, x: &Tensor) -> Tensor {
+        self.normed(x, &self.norm)
+    }
+
+    /// Block `layer` over x [batch, time, hidden]; `attend` as in [`Decoder::forward`]. If places are
+    /// `wanted`, only what comes out of them, [rows, hidden].
+    pub fn block(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        angles: &Angles,
+        wanted: Option<&Tensor>,
+        attend: &mut impl FnMut(usize, &Tensor, &Tensor, &Tensor) -> Tensor,
+    ) -> Tensor {
+        let block = &self.blocks[layer];
+        let s = &self.shape.settings;
+        let (batch, time) = (x.size()[0], x.size()[1]);
+        let (heads, kv) = (s.num_attention_heads, s.num_key_value_heads);
+        let qkv = block
+            .qkv
+            .apply(&self.normed(x, &block.attention_norm))
+            .view([batch, time, heads + 2 * kv, self.shape.head_dim()]);
+        // Split, not narrowed: one backward step puts the parts together again.
+        let parts = qkv.split_with_sizes([heads + kv, kv], 2);
+        let rotated = match &block.head_norms {
+            Some(weights) => angles.rotate(&self.heads_normed(&parts[0], weights)),
+            None => angles.rotate(&parts[0]),
+        };
+        let turned = rotated.split_with_sizes([heads, kv], 2);
+        let attended = attend(layer, &turned[0], &turned[1], &parts[1]);
+        let picked = |all: &Tensor| match wanted {
+            Some(wanted) => rows(all).index_select(0, wanted),
+            None => all.shallow_clone(),
+        };
+        let (attended, x) = (picked(&attended), picked(x));
+        // Never in place: the backward pass still needs the old x.
+        let x = block.output.apply(&attended) + &x;
+        let gate_up = block
+            .gate_up
+            .apply(&self.normed(&x, &block.feed_forward_norm));
+        let halves = gate_up.chunk(2, -1);
+        let gated = halves[0].silu() * &halves[1];
+        block.down.apply(&gated) + x
     }
 
     /// Logits [.., vocab] of hidden states [.., hidden].
@@ -317,47 +296,36 @@ impl Decoder {
     }
 }
 
-/// Attention of q [batch, n, heads, dim] over k, v [batch, time, kv heads, dim]; gives
-/// [batch, n, heads * dim]. `mask` is added to the scores, [batch or 1, 1, n, time]; without one,
-/// attention is causal.
-pub(super) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Tensor {
-    let size = q.size();
-    let (batch, n, heads, dim) = (size[0], size[1], size[2], size[3]);
-    let kv = k.size()[2];
-    let group = heads / kv;
-    let (k, v) = (k.transpose(1, 2), v.transpose(1, 2));
-    if n == 1 && group > 1 {
-        // The query heads that share a key head become rows of one query: nothing is repeated.
-        let q = q.reshape([batch, kv, group, dim]);
-        return Tensor::scaled_dot_product_attention(&q, &k, &v, mask, 0.0, false, None, false)
-            .reshape([batch, 1, heads * dim]);
-    }
-    let repeated = |x: Tensor| {
-        if group == 1 {
-            return x;
-        }
-        let time = x.size()[2];
-        x.unsqueeze(2)
-            .expand([batch, kv, group, time, dim], false)
-            .reshape([batch, heads, time, dim])
-    };
-    Tensor::scaled_dot_product_attention(
-        &q.transpose(1, 2),
-        &repeated(k),
-        &repeated(v),
-        mask,
-        0.0,
-        mask.is_none() && n > 1,
-        None,
-        false,
-    )
-    .transpose(1, 2)
-    .reshape([batch, n, heads * dim])
+/// [batch, time, width] as [batch * time, width].
+fn rows(x: &Tensor) -> Tensor {
+    x.reshape([-1, x.size().last().copied().unwrap_or(1)])
 }
 
-/// Turns the two halves of the last dimension against each other.
-fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
-    let halves = x.chunk(2, -1);
-    let (a, b) = (&halves[0], &halves[1]);
-    Tensor::cat(&[a * cos - b * sin, b * cos + a * sin], -1)
+/// Cosines and sines of positions, [batch or 1, time, 1, head_dim / 2], in f32.
+pub(super) struct Angles {
+    cos: Tensor,
+    sin: Tensor,
+}
+
+impl Angles {
+    /// Turns the two halves of the last dimension against each other.
+    fn rotate(&self, x: &Tensor) -> Tensor {
+        let (cos, sin) = (&self.cos, &self.sin);
+        let halves = x.chunk(2, -1);
+        let (a, b) = (&halves[0], &halves[1]);
+        Tensor::cat(&[a * cos - b * sin, b * cos + a * sin], -1).to_kind(x.kind())
+    }
+}
+
+/// A matrix and, if there is one, its bias, each of `count` tensors one below the other.
+fn linear<E>(
+    fused: &mut impl FnMut(usize) -> Result<Tensor, E>,
+    count: usize,
+    biased: bool,
+) -> Result<Linear, E> {
+    Ok(Linear {
+        weight: fused(count)?,
+        bias: biased.then(|| fused(count)).transpose()?,
+        adapter: None,
+    })
 }

@@ -191,12 +191,13 @@ fn run(
             .unsqueeze(0)
             .to_device(decoder.device)
     };
+    let wanted = Tensor::from_slice(&last).to_device(decoder.device);
     let attend = |layer: usize, q: &Tensor, k: &Tensor, v: &Tensor| {
         let layer = &layers[layer];
         layer.write(k, v, &writes);
         layer.attend(q, &reads)
     };
-    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), &last, attend);
+    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), &wanted, attend);
     if turns.is_empty() {
         return Vec::new();
     }

@@ -1,13 +1,15 @@
 //! The rows of an update as tensors: micro-batches, their trained tokens, and what has to be known
 //! before the first mini-batch.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
-use crate::engine::{LearnBatch, LearnRow, Mismatch};
+use crate::engine::{LearnBatch, LearnKnobs, LearnRow, Mismatch};
 
-use super::batch::{chunks, heat, padded};
-use super::decoder::{Decoder, attention};
+use super::batch::{heat, packs, token_budget};
+use super::decoder::Decoder;
 use super::loss::{Aggregation, Bounds, Denominators, PolicyForm, PolicyTerms, Tokens, importance};
+use super::precision::cast;
+use super::recompute::{Kept, Packed, head, logprobs, recomputes};
 use super::score::host;
 
 /// Trained tokens of a row.
@@ -27,29 +29,28 @@ pub(super) fn only_trained<T: Copy>(mask: &[bool], list: &[T]) -> Vec<T> {
     pairs.filter(|(on, _)| **on).map(|(_, x)| *x).collect()
 }
 
-/// Row numbers of what is computed at once: rows of like length together, at most
-/// `knobs.micro_batch` of them.
+/// Row numbers of what is computed at once: rows of like length together (equal lengths keep their
+/// order), at most `knobs.micro_tokens` tokens, without padding. Every micro-batch has at least one row.
 pub(super) fn micro_batches(
     batch: &LearnBatch,
     members: &[usize],
     device: Device,
 ) -> Vec<Vec<usize>> {
-    let lengths: Vec<usize> = members
-        .iter()
-        .map(|&m| batch.rows[m].ids.len() - 1)
-        .collect();
-    let most = match batch.knobs.micro_batch {
-        0 => usize::MAX,
-        rows => rows as usize,
+    let inputs = |row: usize| batch.rows[row].ids.len() - 1;
+    let mut order = members.to_vec();
+    order.sort_by_key(|&row| inputs(row));
+    let lengths: Vec<usize> = order.iter().map(|&row| inputs(row)).collect();
+    let budget = match batch.knobs.micro_tokens {
+        0 => token_budget(device),
+        tokens => tokens as usize,
     };
-    chunks(&lengths, device)
+    packs(&lengths, budget)
         .iter()
-        .flat_map(|chunk| chunk.chunks(most.min(chunk.len().max(1))))
-        .map(|chunk| chunk.iter().map(|&i| members[i]).collect())
+        .map(|pack| pack.iter().map(|&at| order[at]).collect())
         .collect()
 }
 
-/// Places in [batch, time] of the trained ids of some rows, and what is known of those ids.
+/// Places in a packed row of the trained ids of some rows, and what is known of those ids.
 #[derive(Default)]
 pub(super) struct Trained {
     /// Of the hidden state that predicts.
@@ -62,15 +63,17 @@ pub(super) struct Trained {
 }
 
 impl Trained {
-    fn of(rows: &[&LearnRow], width: i64) -> Self {
+    fn of(rows: &[&LearnRow]) -> Self {
         let mut all = Self::default();
-        for (line, row) in (0i64..).zip(rows) {
+        let mut first = 0;
+        for row in rows {
             for (at, _) in row.mask.iter().enumerate().filter(|(_, m)| **m) {
-                all.index.push(line * width + at as i64 - 1);
+                all.index.push(first + at as i64 - 1);
                 all.targets.push(i64::from(row.ids[at]));
                 all.old.push(row.old_logprobs[at]);
                 all.advantages.push(row.advantages[at]);
             }
+            first += row.ids.len() as i64 - 1;
         }
         all
     }
@@ -82,43 +85,90 @@ pub(super) struct Micro {
     pub(super) numbers: Vec<usize>,
     /// Their trained tokens, row after row.
     pub(super) trained: Trained,
-    ids: Tensor,
+    packed: Packed,
+    index: Tensor,
     targets: Tensor,
     /// Trained tokens of each row.
     counts: Vec<usize>,
 }
 
+/// What the policy says of the trained tokens, flat, in f32.
+pub(super) struct Said {
+    /// Their log-probs.
+    pub(super) new: Tensor,
+    /// Entropies of their distributions.
+    pub(super) entropy: Tensor,
+    /// What the backward pass computes again; none if everything was kept.
+    again: Option<Kept>,
+}
+
 impl Micro {
     pub(super) fn new(batch: &LearnBatch, numbers: Vec<usize>, device: Device) -> Self {
         let rows: Vec<&LearnRow> = numbers.iter().map(|&number| &batch.rows[number]).collect();
-        let inputs: Vec<&[u32]> = rows.iter().map(|r| &r.ids[..r.ids.len() - 1]).collect();
-        let ids = padded(&inputs, device);
-        let trained = Trained::of(&rows, ids.size()[1]);
-        let targets = Tensor::from_slice(&trained.targets)
-            .unsqueeze(1)
-            .to_device(device);
+        let (mut ids, mut positions, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+        for row in &rows {
+            let inputs = &row.ids[..row.ids.len() - 1];
+            ids.extend(inputs.iter().map(|&id| i64::from(id)));
+            positions.extend(0..inputs.len() as i64);
+            lengths.push(inputs.len() as i64);
+        }
+        let trained = Trained::of(&rows);
+        let on_device = |list: &[i64]| Tensor::from_slice(list).to_device(device);
         let counts = numbers.iter().map(|&row| self::trained(batch, row));
         Self {
             counts: counts.collect(),
             numbers,
+            packed: Packed {
+                ids: on_device(&ids).unsqueeze(0),
+                positions: on_device(&positions).unsqueeze(0),
+                lengths,
+            },
+            index: on_device(&trained.index),
+            targets: on_device(&trained.targets).unsqueeze(1),
             trained,
-            ids,
-            targets,
         }
     }
 
-    /// Log-softmax at the trained tokens [tokens, vocab], and the log-probs of those tokens.
-    pub(super) fn policy(&self, decoder: &Decoder, temperature: f32) -> (Tensor, Tensor) {
-        let hidden = decoder.forward(&self.ids, None, &self.trained.index, |_, q, k, v| {
-            attention(q, k, v, None)
-        });
-        let logits = decoder.logits(&hidden.last);
-        let log_softmax = match heat(temperature) {
-            1.0 => logits.log_softmax(-1, None::<Kind>),
-            heat => (logits / f64::from(heat)).log_softmax(-1, None::<Kind>),
-        };
-        let new = log_softmax.gather(1, &self.targets, false).squeeze_dim(1);
-        (log_softmax, new)
+    /// What `decoder` says of the trained tokens; [`Micro::backward`] goes back through it.
+    pub(super) fn policy(&self, decoder: &Decoder, knobs: &LearnKnobs) -> Said {
+        let heat = f64::from(heat(knobs.temperature));
+        let tokens = self.packed.ids.numel() as i64;
+        let trained = self.index.numel() as i64;
+        let kind = decoder.embedding.kind();
+        if recomputes(knobs.recompute, decoder, tokens, trained, kind) {
+            let (new, entropy, kept) =
+                Kept::forward(decoder, &self.packed, &self.index, &self.targets, heat);
+            return Said {
+                new,
+                entropy,
+                again: Some(kept),
+            };
+        }
+        let picked = self.packed.forward(decoder, &self.index);
+        let entropy_learns = knobs.entropy_weight != 0.0;
+        let (new, entropy) = head(decoder, &picked, &self.targets, heat, entropy_learns);
+        Said {
+            new,
+            entropy,
+            again: None,
+        }
+    }
+
+    /// Leaves the gradients of `loss`, which was computed from `said`.
+    pub(super) fn backward(&self, decoder: &Decoder, said: Said, loss: &Tensor) {
+        loss.backward();
+        if let Some(kept) = said.again {
+            kept.backward(decoder, &self.packed, &said.new, &said.entropy);
+        }
+    }
+
+    /// Log-probs of the trained tokens, without a backward pass.
+    pub(super) fn logprobs(&self, decoder: &Decoder, knobs: &LearnKnobs) -> Tensor {
+        let heat = f64::from(heat(knobs.temperature));
+        tch::no_grad(|| {
+            let picked = self.packed.forward(decoder, &self.index);
+            logprobs(decoder, &picked, &self.targets, heat)
+        })
     }
 
     /// Entries of per-row lists at the trained tokens, row after row.
@@ -215,10 +265,11 @@ pub(super) fn logprobs_now(
     members: &[usize],
 ) -> Vec<Vec<f32>> {
     let mut logprobs: Vec<Vec<f32>> = batch.rows.iter().map(|r| vec![0.0; r.ids.len()]).collect();
-    let _guard = tch::no_grad_guard();
+    let cast = tch::no_grad(|| cast(decoder, batch.knobs.precision));
+    let decoder = cast.as_ref().unwrap_or(decoder);
     for numbers in micro_batches(batch, members, decoder.device) {
         let micro = Micro::new(batch, numbers, decoder.device);
-        let new = host(&micro.policy(decoder, batch.knobs.temperature).1);
+        let new = host(&micro.logprobs(decoder, &batch.knobs));
         fill_in(&mut logprobs, batch, &micro.numbers, &new);
     }
     logprobs

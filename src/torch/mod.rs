@@ -5,9 +5,11 @@
 //! requests give the same bits at a given number of threads, and no random number comes from
 //! libtorch: initial weights, sampling and aids draw from [`crate::random`].
 
+mod attention;
 mod average;
 mod batch;
 mod blocks;
+mod bridge;
 mod budget;
 mod checkpoint;
 mod config;
@@ -15,13 +17,19 @@ mod decoder;
 mod encoder;
 mod fields;
 mod generate;
+mod gradients;
 mod learn;
+mod linear;
+mod lora;
 pub mod loss;
 mod micro;
+mod mini_batch;
 mod muon;
 mod native;
 mod optimizer;
 mod paged;
+mod precision;
+mod recompute;
 mod rope;
 mod sample;
 mod scheduler;
@@ -30,6 +38,7 @@ mod sequence;
 mod state;
 mod supervise;
 mod tensor_file;
+mod variants;
 mod vocabulary;
 mod weight_files;
 mod weights;
@@ -47,10 +56,11 @@ use crate::engine::{
     Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
     SupervisedBatch, SupervisedReport,
 };
-use crate::experiment::{DecoderSettings, DeviceSetting, EngineSettings};
+use crate::experiment::{DecoderSettings, DeviceSetting, EngineSettings, LoraSettings};
 use crate::trajectory::TrajectoryId;
 use decoder::Decoder;
 use generate::Generation;
+use gradients::Gradients;
 use state::TrainingState;
 
 /// CUDA devices that this build and machine have.
@@ -69,6 +79,7 @@ pub struct TorchEngine {
     decoder: Decoder,
     vocabulary: Arc<dyn Vocabulary + Send + Sync>,
     training: TrainingState,
+    gradients: Gradients,
     generation: Generation,
 }
 
@@ -94,6 +105,7 @@ impl TorchEngine {
                 decoder: Decoder::new(config::new_shape(shape), seed, device),
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
+                gradients: Gradients::default(),
                 generation: Generation::new(settings.cache_bytes),
             })
         })
@@ -117,6 +129,7 @@ impl TorchEngine {
                 decoder: checkpoint::read_decoder(folder, &*tokenizer, device)?,
                 vocabulary: tokenizer,
                 training: TrainingState::default(),
+                gradients: Gradients::default(),
                 generation: Generation::new(settings.cache_bytes),
             })
         })
@@ -140,7 +153,15 @@ impl TorchEngine {
         self.generation.scheduling().as_secs_f64()
     }
 
-    /// Number of weights.
+    /// Adapters become a part of the weights, which all learn from now on.
+    fn merge_adapters(&mut self) {
+        if self.decoder.has_adapters() {
+            self.decoder = self.decoder.merged();
+            self.generation.forget_caches();
+        }
+    }
+
+    /// Number of weights that learn.
     #[must_use]
     pub fn parameter_count(&self) -> u64 {
         let parameters = self.decoder.parameters();
@@ -181,8 +202,11 @@ impl Engine for TorchEngine {
         } = &mut self.training;
         guarded(|| {
             let moved = average::ready(average.as_ref(), batch.knobs.average_decay)?;
-            let report = learn::learn(&self.decoder, learner, reference.as_ref(), batch)?;
-            if let Some((average, decay)) = moved {
+            let gradients = &mut self.gradients;
+            let report =
+                learn::learn(&self.decoder, learner, gradients, reference.as_ref(), batch)?;
+            let moves = report.mini_batches.iter().any(|mini| !mini.skipped);
+            if let Some((average, decay)) = moved.filter(|_| moves) {
                 average::follow(average, &self.decoder, decay);
             }
             Ok(report)
@@ -190,12 +214,20 @@ impl Engine for TorchEngine {
     }
 
     fn supervise(&mut self, batch: &SupervisedBatch) -> Result<SupervisedReport, EngineError> {
+        self.merge_adapters();
         self.generation.forget_caches();
-        guarded(|| supervise::supervise(&self.decoder, &mut self.training.cold_start, batch))
+        guarded(|| {
+            let cold_start = &mut self.training.cold_start;
+            supervise::supervise(&self.decoder, cold_start, &mut self.gradients, batch)
+        })
     }
 
     fn freeze_reference(&mut self) {
-        self.training.reference = Some(self.decoder.copy());
+        // With adapters it is what they stand on: no second copy.
+        self.training.reference = Some(match self.decoder.has_adapters() {
+            true => self.decoder.without_adapters(),
+            false => self.decoder.copy(),
+        });
     }
 
     fn begin_average(&mut self) {
@@ -203,15 +235,30 @@ impl Engine for TorchEngine {
     }
 
     fn begin_rl(&mut self) {
+        self.merge_adapters();
         self.training.cold_start = supervise::ColdStart::default();
         self.training.learner = optimizer::AdamW::default();
     }
 
+    fn begin_adapters(&mut self, adapters: &LoraSettings, seed: u64) -> Result<(), EngineError> {
+        self.merge_adapters();
+        guarded(|| {
+            lora::begin(&mut self.decoder, adapters, seed);
+            Ok(())
+        })
+    }
+
     fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {
         guarded(|| {
-            checkpoint::write_decoder(&self.decoder, folder)?;
             if with_optimizer {
-                self.training.save(folder)?;
+                checkpoint::write_decoder(&self.decoder, folder)?;
+                lora::save(&self.decoder, folder)?;
+                self.training.save(folder, &self.decoder)?;
+            } else {
+                let decoder = self.decoder.has_adapters().then(|| self.decoder.merged());
+                let decoder = decoder.as_ref().unwrap_or(&self.decoder);
+                checkpoint::write_decoder(decoder, folder)?;
+                lora::save(decoder, folder)?;
             }
             self.vocabulary.save(folder)
         })

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
-use super::decoder::attention;
+use super::attention::attention;
 use super::native;
 
 /// Positions of a block.

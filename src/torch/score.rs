@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 use crate::engine::{EngineError, ScoreRequest, Scored, Weights};
 use crate::trajectory::TokenId;
 
-use super::batch::{check_ids, check_temperature, heat, packs};
+use super::batch::{check_ids, check_temperature, heat, packs, token_budget};
 use super::decoder::Decoder;
 use super::generate::pool_shape;
 use super::paged::{BLOCK, Layer, Reads, Writes};
@@ -92,7 +92,7 @@ fn score(decoder: &Decoder, requests: &[ScoreRequest]) -> Result<Vec<Scored>, En
     let mut scored = vec![Vec::new(); distinct.len()];
     let lengths: Vec<usize> = layouts.iter().map(|layout| layout.ids.len()).collect();
     let _guard = tch::no_grad_guard();
-    for pack in packs(&lengths, decoder.device) {
+    for pack in packs(&lengths, token_budget(decoder.device)) {
         let rows: Vec<&Layout> = pack.iter().map(|&row| &layouts[row]).collect();
         let temperatures: Vec<f32> = pack
             .iter()
@@ -136,7 +136,8 @@ fn forward(decoder: &Decoder, rows: &[&Layout], temperatures: &[f32]) -> Vec<f32
         scratch.write(k, v, &pass.writes);
         scratch.attend(q, &pass.reads)
     };
-    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), &index, attend);
+    let wanted = Tensor::from_slice(&index).to_device(device);
+    let hidden = decoder.forward(&row(&ids), Some(&row(&positions)), &wanted, attend);
     // A large vocabulary is gone through in pieces, so that its logits fit into memory.
     let piece = (LOGITS / decoder.shape.settings.vocab_size.max(1) as usize).max(1);
     let mut logprobs = Vec::with_capacity(index.len());

@@ -35,6 +35,9 @@ struct Note {
     cold_start_steps: i64,
     aid_steps: i64,
     learner_steps: i64,
+    /// Whether the reference is the policy without its adapters, which is not stored a second time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reference_is_base: bool,
 }
 
 impl TrainingState {
@@ -42,7 +45,7 @@ impl TrainingState {
     ///
     /// # Errors
     /// [`EngineError::Io`].
-    pub fn save(&self, folder: &Path) -> Result<(), EngineError> {
+    pub fn save(&self, folder: &Path, policy: &Decoder) -> Result<(), EngineError> {
         let weights = fingerprint(folder)?;
         let cold = &self.cold_start;
         let note = Note {
@@ -50,6 +53,7 @@ impl TrainingState {
             cold_start_steps: cold.adam.steps,
             aid_steps: cold.aid.as_ref().map_or(0, |aid| aid.adam.steps),
             learner_steps: self.learner.steps,
+            reference_is_base: policy.has_adapters() && self.reference.is_some(),
         };
         let note = serde_json::to_string(&note)
             .map_err(|error| EngineError::Backend(error.to_string()))?;
@@ -74,8 +78,15 @@ impl TrainingState {
             add(format!("aid.{number}"), &probe.tensor);
         }
         for (prefix, copy) in [("reference", &self.reference), ("average", &self.average)] {
-            for (name, tensor) in copy.iter().flat_map(Decoder::exported) {
-                add(format!("{prefix}.{name}"), &tensor);
+            let Some(copy) = copy else { continue };
+            if !policy.has_adapters() {
+                for (name, tensor) in copy.exported() {
+                    add(format!("{prefix}.{name}"), &tensor);
+                }
+            }
+            // What the adapters stand on is the policy's, and stored with it.
+            for adapter in copy.parameters().iter().filter(|_| copy.has_adapters()) {
+                add(format!("{prefix}.{}", adapter.name), &adapter.tensor);
             }
         }
         write(folder, FILE, tensors, Some(note))
@@ -112,7 +123,10 @@ impl TrainingState {
                 ..ColdStart::default()
             },
             learner: reader.adam("learner", note.learner_steps)?,
-            reference: reader.copy("reference")?,
+            reference: match note.reference_is_base {
+                true => Some(decoder.without_adapters()),
+                false => reader.copy("reference")?,
+            },
             average: reader.copy("average")?,
         };
         for name in reader.names("muon.") {
@@ -179,6 +193,14 @@ impl Reader<'_> {
     fn copy(&mut self, prefix: &str) -> Result<Option<Decoder>, EngineError> {
         if self.names(&format!("{prefix}.")).is_empty() {
             return Ok(None);
+        }
+        if self.decoder.has_adapters() {
+            let copy = self.decoder.copy();
+            for parameter in copy.parameters() {
+                let value = self.take(&format!("{prefix}."), &parameter.name)?;
+                tch::no_grad(|| parameter.tensor.shallow_clone().copy_(&value));
+            }
+            return Ok(Some(copy));
         }
         let (shape, device) = (self.decoder.shape.clone(), self.decoder.device);
         let copy = Decoder::assemble_from(shape, device, |slot| {

@@ -9,10 +9,12 @@ use crate::engine::{
 };
 use crate::random::{self, Domain};
 
+use super::attention::attention;
 use super::batch::{check_ids, check_length, chunks, padded, picked};
-use super::decoder::{Decoder, Hidden, attention};
+use super::decoder::{Decoder, Hidden};
+use super::gradients::{Gradients, forget};
 use super::muon::Muon;
-use super::optimizer::{AdamKnobs, AdamW, clip_gradients, gradient_norm, zero_gradients};
+use super::optimizer::{AdamKnobs, AdamW};
 use super::weights::Parameter;
 
 /// How many tokens back the aid must name.
@@ -123,6 +125,7 @@ struct PartSums {
 pub(super) fn supervise(
     decoder: &Decoder,
     state: &mut ColdStart,
+    gradients: &mut Gradients,
     batch: &SupervisedBatch,
 ) -> Result<SupervisedReport, EngineError> {
     check(decoder, batch)?;
@@ -132,9 +135,9 @@ pub(super) fn supervise(
     }
     let aid = state.aid.as_mut().filter(|_| aided);
     let parameters = decoder.parameters();
-    zero_gradients(&parameters);
+    forget(&parameters);
     if let Some(aid) = &aid {
-        zero_gradients(&aid.probes);
+        forget(&aid.probes);
     }
 
     let mut report = SupervisedReport::default();
@@ -168,7 +171,7 @@ pub(super) fn supervise(
         ));
         report.tokens += part.rows.iter().map(|r| r.ids.len() as u64).sum::<u64>();
     }
-    report.grad_norm = gradient_norm(&parameters);
+    report.grad_norm = gradients.pass(&parameters, f64::from(batch.grad_clip));
     let losses = report.parts.iter().map(|part| part.1).sum::<f64>() + report.aid_loss;
     if !(losses.is_finite() && report.grad_norm.is_finite()) {
         return Err(EngineError::NotFinite(format!(
@@ -178,7 +181,6 @@ pub(super) fn supervise(
         )));
     }
 
-    clip_gradients(&parameters, report.grad_norm, f64::from(batch.grad_clip));
     let (matrices, rest): (Vec<&Parameter>, Vec<&Parameter>) =
         parameters.iter().partition(|p| p.matrices.is_some());
     let weight_decay = f64::from(batch.weight_decay);
@@ -199,7 +201,9 @@ pub(super) fn supervise(
             ..knobs
         };
         aid.adam.step(&aid.probes.iter().collect::<Vec<_>>(), knobs);
+        forget(&aid.probes);
     }
+    forget(&parameters);
     Ok(report)
 }
 
@@ -254,7 +258,8 @@ fn backward(
                 looked.push((line * width + at as i64, back));
             }
         }
-        let hidden = decoder.forward(&ids, positions.as_ref(), &index, |_, q, k, v| {
+        let wanted = Tensor::from_slice(&index).to_device(device);
+        let hidden = decoder.forward(&ids, positions.as_ref(), &wanted, |_, q, k, v| {
             attention(q, k, v, None)
         });
         let mut loss = Vec::new();

@@ -19,7 +19,7 @@ use crate::engine::{
     Engine, EngineError, GenerateRequest, Generated, LearnBatch, LearnReport, ScoreRequest, Scored,
     SupervisedBatch, SupervisedReport, Weights,
 };
-use crate::experiment::{Experiment, ScoringSetting};
+use crate::experiment::{Experiment, LoraSettings, ScoringSetting};
 use crate::tokenizer::TextTokenizer;
 use crate::tools::{Runtime, start_runtime};
 use crate::trajectory::TrajectoryId;
@@ -337,6 +337,10 @@ impl<L: Engine> Engine for RemoteEngine<L> {
 
     fn begin_rl(&mut self) {
         self.learner.begin_rl();
+    }
+
+    fn begin_adapters(&mut self, adapters: &LoraSettings, seed: u64) -> Result<(), EngineError> {
+        self.learner.begin_adapters(adapters, seed)
     }
 
     fn save(&mut self, folder: &Path, with_optimizer: bool) -> Result<(), EngineError> {

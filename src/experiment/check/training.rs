@@ -1,11 +1,13 @@
 //! Cold start and learner.
 
+use std::collections::BTreeSet;
+
 use super::Log;
 use super::Severity::{Error, Note};
 use crate::experiment::sizes::LookupTokens;
 use crate::experiment::spec::{
-    Aggregation, DecoderSettings, Experiment, KlControl, KlInReward, KlKind, PolicyLoss,
-    PolicySettings, TaskKind,
+    Aggregation, DecoderSettings, Experiment, Importance, KlControl, KlInReward, KlKind,
+    LoraTarget, LrDecay, PolicyLoss, PolicySettings, Precision, TaskKind,
 };
 
 pub(super) fn cold_start(experiment: &Experiment, shape: Option<&DecoderSettings>, log: &mut Log) {
@@ -117,6 +119,7 @@ pub(super) fn learner(experiment: &Experiment, log: &mut Log) {
     }
     losses(experiment, log);
     sampling(experiment, log);
+    computing(experiment, log);
     if learner.warmup_steps >= learner.steps {
         log.report(
             Note,
@@ -124,6 +127,44 @@ pub(super) fn learner(experiment: &Experiment, log: &mut Log) {
             format!("learner.warmup_steps {}", learner.warmup_steps),
             format!("below learner.steps = {}", learner.steps),
             "the run ends before the peak learning rate",
+        );
+    }
+}
+
+/// How updates are computed.
+fn computing(experiment: &Experiment, log: &mut Log) {
+    let learner = &experiment.learner;
+    if let Some(adapters) = learner.lora.settings() {
+        let targets: BTreeSet<LoraTarget> = adapters.targets.iter().copied().collect();
+        if targets.is_empty() || targets.len() < adapters.targets.len() {
+            log.report(
+                Error,
+                &["learner.lora.targets", "learner.lora"],
+                match targets.is_empty() {
+                    true => "learner.lora.targets []",
+                    false => "learner.lora.targets names a matrix twice",
+                },
+                "one matrix at least, each once",
+                "no weight would learn, or one would have two adapters",
+            );
+        }
+    }
+    if learner.precision != Precision::F32 && learner.importance == Importance::Off {
+        log.report(
+            Note,
+            &["learner.precision", "learner.importance"],
+            "learner.precision bf16 without importance weights",
+            "importance: truncate()",
+            "ratios compare the learner's bf16 with the f32 that sampled: they are about 1 % off from the start",
+        );
+    }
+    if learner.lr_decay != LrDecay::Linear && learner.final_lr_share == 1.0 {
+        log.report(
+            Note,
+            &["learner.lr_decay", "learner.final_lr_share"],
+            "learner.lr_decay cosine with final_lr_share 1",
+            "final_lr_share below 1",
+            "the learning rate ends where it began, and does not fall",
         );
     }
 }

@@ -3,6 +3,7 @@
 mod credit;
 mod experiment;
 mod generator;
+mod learning;
 mod loss;
 mod measuring;
 mod retrieval;
@@ -11,6 +12,7 @@ mod training;
 pub use credit::*;
 pub use experiment::*;
 pub use generator::*;
+pub use learning::*;
 pub use loss::*;
 pub use measuring::*;
 pub use retrieval::*;

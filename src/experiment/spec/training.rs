@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Aggregation, Importance, KlControl, KlInReward, KlKind, PolicyLoss};
+use super::{
+    Aggregation, Importance, KlControl, KlInReward, KlKind, Lora, LrDecay, PolicyLoss, Precision,
+    Recompute,
+};
 
 settings! {
     /// The supervised stage: stages one after the other, with one optimizer.
@@ -297,7 +300,9 @@ settings! {
             where above(0.0) or "the policy would not learn";
         /// Linear warm-up.
         warmup_steps: u32 = 0, unit "steps";
-        /// Learning rate at the last step as a share of the peak (linear); 1: constant.
+        /// The way from the peak to the last step's learning rate.
+        lr_decay: LrDecay = LrDecay::Linear;
+        /// Learning rate at the last step as a share of the peak; 1: constant.
         final_lr_share: f32 = 1.0, unit "share",
             where from_to(0.0, 1.0) or "the learning rate would turn negative or grow";
         /// AdamW betas.
@@ -339,8 +344,17 @@ settings! {
             where at_least(0.0) or "the policy would be paid to lose its spread";
         /// Weights between the engine that sampled and the learner.
         importance: Importance = Importance::Off;
-        /// Most rows computed at once; 0: as many as fit. Changes no result beyond rounding.
-        micro_batch: u32 = 0, unit "rows";
+        /// Most tokens computed at once, of rows packed one after the other (a longer row is computed alone); 0: 2048 on the processor, 32768 on CUDA. Changes no result beyond rounding.
+        micro_tokens: u32 = 0, unit "tokens";
+        /// Mini-batches in a row whose loss or gradient is not finite before the run stops. Each is skipped: weights and optimizer stay as they are.
+        max_skipped: u32 = 3, unit "batches",
+            where at_least(1.0) or "no mini-batch could be skipped, and none is learned from that is not finite";
+        /// The kind of numbers that forward and backward passes compute with. Weights, moments, losses and the gradient norm are f32 always, and so is generation.
+        precision: Precision = Precision::F32;
+        /// Whether layers are computed a second time in the backward pass, so that their activations need not be kept: less memory, about a third more work. Changes no result beyond rounding.
+        recompute: Recompute = Recompute::Auto;
+        /// Whether all weights learn, or low-rank adapters beside them.
+        lora: Lora = Lora::Off;
     }
 }
 

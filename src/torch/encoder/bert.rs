@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::folder::{Activation, BertShape, WEIGHTS};
 use crate::engine::EngineError;
-use crate::torch::decoder::attention;
+use crate::torch::attention::attention;
 
 /// A linear layer: matrix [out, in] and bias.
 struct Linear(Tensor, Tensor);
