@@ -94,8 +94,7 @@ impl Parser<'_> {
             self.skip_white();
         }
         if form == TurnForm::Reading {
-            let ended = self.at == self.text.len();
-            return if ended {
+            return if self.ended() {
                 Ok(None)
             } else {
                 Err(FormatRule::NothingBetween)
@@ -111,8 +110,7 @@ impl Parser<'_> {
             return Err(self.missing(&actions, FormatRule::OneAction));
         };
         let content = self.block(tag, FormatRule::ActionClosed)?;
-        self.skip_white();
-        if self.at < self.text.len() {
+        if !self.ended() {
             let another = actions
                 .iter()
                 .any(|tag| find(&self.text[self.at..], tag.open()).is_some());
@@ -180,6 +178,14 @@ impl Parser<'_> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
         }
+    }
+
+    /// Whether nothing follows. Generation stops with the token that completes the last tag, and that
+    /// token may hold a piece of what would have come next (`><`): such a rest is no text of the turn.
+    fn ended(&mut self) -> bool {
+        let closed_by = self.token_holding(self.at.saturating_sub(1)) as usize;
+        self.skip_white();
+        self.at == self.text.len() || closed_by + 2 == self.starts.len()
     }
 
     /// The token that holds byte `at`.
@@ -341,6 +347,34 @@ mod tests {
         ] {
             assert_eq!(reading(text).broken, Some(rule), "{text}");
         }
+    }
+
+    #[test]
+    fn a_rest_of_the_token_that_closes_a_turn_is_no_part_of_it() {
+        let parse = |form, pieces: &[&'static [u8]]| {
+            let ids: Vec<TokenId> = (0..pieces.len() as u32).collect();
+            parse_turn(&ids, form, |id| pieces[id as usize])
+        };
+        let written: [&[u8]; 4] = [
+            b"<mem></mem>",
+            b"<think></think>",
+            b"<search>q</search",
+            b"><",
+        ];
+        let turn = parse(TurnForm::Noted, &written);
+        assert_eq!(
+            (turn.action, turn.broken),
+            (Some(Action::Search("q".into())), None)
+        );
+        let more: [&[u8]; 5] = [written[0], written[1], written[2], b"><", b"b"];
+        assert_eq!(
+            parse(TurnForm::Noted, &more).broken,
+            Some(FormatRule::ActionClosed)
+        );
+        assert_eq!(
+            parse(TurnForm::Reading, &[b"<mem>n</mem", b"><th"]).broken,
+            None
+        );
     }
 
     #[test]
