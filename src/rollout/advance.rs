@@ -175,36 +175,15 @@ pub fn take_tool_results_in(
         let Some(turn) = turns.0.last_mut() else {
             continue;
         };
-        let error = reply.result.as_ref().err().cloned();
-        let said = reply.result.unwrap_or_else(|error| error.to_string());
-        let said = limit_text(&said, limits.tool_chars as usize, limits.tool_kept);
-        let most = limits.tool_tokens as usize;
-        let said = limit_tokens(task.task.tokenizer(), &said, most, limits.tool_kept);
-        let before = match &error {
-            Some(_) => " error: ".to_owned(),
-            None if view.0 == ContextKind::Mem1 => turns_left(budget.turns),
-            None => String::new(),
-        };
-        let (text, ids) = task.task.render_tool(&format!("{before}{said}"));
-        let short = limits.tool_short_chars as usize;
-        let short_ids = (short > 0 && said.chars().count() > short).then(|| {
-            let short = limit_text(&said, short, limits.tool_kept);
-            task.task.render_tool(&format!("{before}{short}")).1
-        });
-        let failure = error.as_ref().map(ToolError::failure);
+        let shown = tool_result(&reply.result, view.0, budget.turns, &task, limits);
+        let error = reply.result.err();
         returned.write(ToolReturned {
             id: reply.id,
             turn: reply.turn,
-            text: text.clone(),
-            failure,
+            text: shown.text.clone(),
+            failure: shown.failure,
         });
-        turn.tool = Some(ToolResult {
-            text,
-            ids,
-            short_ids,
-            said,
-            failure,
-        });
+        turn.tool = Some(shown);
         let failed = |turn: &&Turn| {
             turn.tool
                 .as_ref()
@@ -226,6 +205,43 @@ pub fn take_tool_results_in(
                 reason,
             });
         }
+    }
+}
+
+/// What a tool answered, as a policy in context `view` with so many turns left is shown it: cut to the
+/// limits, in the task's tags.
+#[must_use]
+pub fn tool_result(
+    result: &Result<String, ToolError>,
+    view: ContextKind,
+    turns: u32,
+    task: &TaskHandle,
+    limits: &LimitSettings,
+) -> ToolResult {
+    let said = match result {
+        Ok(said) => said.clone(),
+        Err(error) => error.to_string(),
+    };
+    let said = limit_text(&said, limits.tool_chars as usize, limits.tool_kept);
+    let most = limits.tool_tokens as usize;
+    let said = limit_tokens(task.task.tokenizer(), &said, most, limits.tool_kept);
+    let before = match result {
+        Err(_) => " error: ".to_owned(),
+        Ok(_) if view == ContextKind::Mem1 => turns_left(turns),
+        Ok(_) => String::new(),
+    };
+    let (text, ids) = task.task.render_tool(&format!("{before}{said}"));
+    let short = limits.tool_short_chars as usize;
+    let short_ids = (short > 0 && said.chars().count() > short).then(|| {
+        let short = limit_text(&said, short, limits.tool_kept);
+        task.task.render_tool(&format!("{before}{short}")).1
+    });
+    ToolResult {
+        text,
+        ids,
+        short_ids,
+        said,
+        failure: result.as_ref().err().map(ToolError::failure),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::trajectory::{
     TurnGenerated,
 };
 
-pub use advance::{AfterTool, AfterTurn, state_after_tool, state_after_turn};
+pub use advance::{AfterTool, AfterTurn, state_after_tool, state_after_turn, tool_result};
 pub use asearcher::{AsearcherAgent, Asked, Entry, Reading, Source, Usage};
 pub use context::{
     Context, ForcedIds, TurnForm, next_context, notes_content_ids, notes_ids, training_rows,

@@ -17,11 +17,12 @@ use crate::engine::{
 use crate::experiment::Threshold;
 use crate::reward::outcome_of;
 use crate::rollout::{
-    AfterTool, AfterTurn, Roster, RunSettings, TaskHandle, Temperature, View, next_context,
-    notes_ids, parse_turn, state_after_tool, state_after_turn,
+    AfterTool, AfterTurn, Roster, RunSettings, TaskHandle, Temperature, TurnForm, View,
+    next_context, notes_ids, parse_turn, state_after_tool, state_after_turn, tool_result,
+    turn_form,
 };
 use crate::schedule::RunFailure;
-use crate::tools::{ToolCall, ToolLink, limit_text, limit_tokens};
+use crate::tools::{ToolCall, ToolError, ToolLink};
 use crate::trajectory::{
     Action, Budget, Outcome, Question, QuestionData, StopReason, Tag, TokenId, ToolResult,
     TrajectoryId, Turn, TurnState, Turns,
@@ -175,11 +176,23 @@ fn fork(
         ));
     }
     if let Some(notes) = notes {
-        rewrite_notes(last, notes, &task)?;
+        rewrite_notes(
+            last,
+            notes,
+            turn_form(view.0, &question, turn as usize),
+            &task,
+        )?;
     }
     if let Some(text) = tool {
+        // Edited as it was shown, hints and all.
         let (text, ids) = task.task.render_tool(text);
-        last.tool = Some(ToolResult { text, ids });
+        last.tool = Some(ToolResult {
+            said: text.clone(),
+            text,
+            ids,
+            short_ids: None,
+            failure: None,
+        });
     }
     if last.tool.is_none() {
         return Err(format!(
@@ -219,30 +232,34 @@ fn fork(
         budget.turns = budget.turns.saturating_sub(1);
         budget.tokens = budget.tokens.saturating_sub(written.1.ids.len() as u32);
         let (mut made, reply) = written;
+        let form = turn_form(view.0, &question, turns.len());
         state = state_after_turn(
             AfterTurn {
                 finish: reply.finish,
                 broken: made.broken.is_some(),
                 answered: matches!(made.action, Some(Action::Answer(_))),
+                reading: form == TurnForm::Reading,
                 left: budget,
                 context: made.context_tokens + reply.ids.len() as u32,
             },
             limits,
         );
         if state == TurnState::ProcessingTools {
-            let text = call_tool(world, fork, turns.len() as u32, &made, &question)?;
-            let text = limit_text(&text, limits.tool_chars as usize, limits.tool_kept);
-            let (tokenizer, most) = (task.task.tokenizer(), limits.tool_tokens as usize);
-            let text = limit_tokens(tokenizer, &text, most, limits.tool_kept);
-            let (text, ids) = task.task.render_tool(&text);
-            made.tool = Some(ToolResult { text, ids });
+            let result = call_tool(world, fork, turns.len() as u32, &made, &question)?;
+            made.tool = Some(tool_result(&result, view.0, budget.turns, &task, limits));
             turns.push(made);
+            let failed = |turn: &&Turn| {
+                let tool = turn.tool.as_ref();
+                tool.is_some_and(|tool| tool.failure.is_some())
+            };
+            let failures = turns.iter().filter(failed).count() as u32;
             let next = next_context(view.0, &question, &turns, &task.forced)
                 .ids
                 .len() as u32;
             state = state_after_tool(
                 AfterTool {
-                    error: None,
+                    error: result.as_ref().err(),
+                    failures,
                     next_context: next,
                 },
                 limits,
@@ -276,7 +293,12 @@ fn fork(
 }
 
 /// Puts other text between the memory tags of a turn. Its call stays as it was written.
-fn rewrite_notes(turn: &mut Turn, notes: &str, task: &TaskHandle) -> Result<(), String> {
+fn rewrite_notes(
+    turn: &mut Turn,
+    notes: &str,
+    form: TurnForm,
+    task: &TaskHandle,
+) -> Result<(), String> {
     let tokenizer = task.task.tokenizer();
     let span = turn.spans.iter().find(|span| span.tag == Tag::Mem).copied();
     let Some(span) = span else {
@@ -285,7 +307,7 @@ fn rewrite_notes(turn: &mut Turn, notes: &str, task: &TaskHandle) -> Result<(), 
     let (from, to) = (span.inner_start as usize, span.inner_end as usize);
     let written: Vec<TokenId> = tokenizer.encode(notes);
     turn.ids.splice(from..to, written);
-    let parsed = parse_turn(&turn.ids, |id| tokenizer.token_bytes(id));
+    let parsed = parse_turn(&turn.ids, form, |id| tokenizer.token_bytes(id));
     if parsed.broken.is_some() {
         return Err("these notes would break the protocol: leave tags out of them".into());
     }
@@ -344,7 +366,8 @@ fn write_turn(
     turn.ids.extend_from_slice(&reply.ids);
     turn.logprobs.extend_from_slice(&reply.logprobs);
     let tokenizer = task.task.tokenizer();
-    let parsed = parse_turn(&turn.ids, |id| tokenizer.token_bytes(id));
+    let form = turn_form(view.0, question, turns.len());
+    let parsed = parse_turn(&turn.ids, form, |id| tokenizer.token_bytes(id));
     turn.spans = parsed.spans;
     turn.broken = parsed.broken;
     turn.action = parsed.action;
@@ -358,7 +381,7 @@ fn call_tool(
     turn: u32,
     made: &Turn,
     question: &Arc<QuestionData>,
-) -> Result<String, String> {
+) -> Result<Result<String, ToolError>, String> {
     let Some(action) = made.action.clone() else {
         return Err("the fork called no tool".into());
     };
@@ -371,8 +394,7 @@ fn call_tool(
     });
     tools.wait_for_all().map_err(|error| error.to_string())?;
     match tools.take_reply(id, turn).map(|reply| reply.result) {
-        Some(Ok(text)) => Ok(text),
-        Some(Err(error)) => Ok(format!(" error: {error}")),
+        Some(result) => Ok(result),
         None => Err("the tool gave no answer to the fork".into()),
     }
 }

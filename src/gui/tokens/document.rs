@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::record::TokenBlock;
-use crate::rollout::parse_turn;
+use crate::rollout::{ParsedTurn, TurnForm, parse_turn};
 use crate::trajectory::{Row, Tag, TokenId, TrajectoryId};
 
 /// What a stretch of tokens is.
@@ -179,13 +179,29 @@ fn forced_before(block: &TokenBlock, vocabulary: &[String], at: usize) -> usize 
     0
 }
 
+/// The blocks of a turn. A record of tokens does not name the form of its turns, but notes come first
+/// where there are any.
+fn parsed_turn(ids: &[u32], vocabulary: &[String]) -> ParsedTurn {
+    let open = "<mem>";
+    let first: String = ids
+        .iter()
+        .take(open.len())
+        .map(|&id| word(vocabulary, id))
+        .collect();
+    let form = match first.starts_with(open) {
+        true => TurnForm::Noted,
+        false => TurnForm::Bare,
+    };
+    parse_turn(ids, form, |id| word(vocabulary, id).as_bytes())
+}
+
 /// A row of the learner, from its block: the notes' spans are found as the rollout found them.
 #[must_use]
 pub fn row_of(block: &TokenBlock, vocabulary: &[String]) -> Row {
     let mut notes = Vec::new();
     for (turn, range) in written(block, vocabulary) {
         let ids = block.ids.get(range.clone()).unwrap_or_default();
-        let parsed = parse_turn(ids, |id| word(vocabulary, id).as_bytes());
+        let parsed = parsed_turn(ids, vocabulary);
         for span in parsed.spans.iter().filter(|span| span.tag == Tag::Mem) {
             let start = range.start as u32;
             notes.push((turn, start + span.start, start + span.end));
@@ -222,7 +238,7 @@ fn segments(block: &TokenBlock, vocabulary: &[String]) -> Vec<Segment> {
             SegmentKind::Context,
         );
         let ids = block.ids.get(range.clone()).unwrap_or_default();
-        let parsed = parse_turn(ids, |id| word(vocabulary, id).as_bytes());
+        let parsed = parsed_turn(ids, vocabulary);
         let mut inside = range.start;
         for span in &parsed.spans {
             let start = (range.start + span.start as usize).max(inside);
