@@ -22,9 +22,9 @@ use palimpsest::engine::{Engine, EngineError, EngineLink};
 use palimpsest::experiment::{Experiment, ExperimentErrors, PolicySettings, TaskKind};
 #[cfg(feature = "torch")]
 use palimpsest::hub::Hub;
-use palimpsest::record::{RecordError, RunFolder, RunRecord, RunStatus, Summary, write_report};
+use palimpsest::record::{RunFolder, RunRecord, RunStatus, Summary, write_report};
 use palimpsest::run::{
-    Controls, Launch, Origin, Recorder, Screen, Started, build_app, plugins, run_to_end,
+    Controls, Launch, Recorder, Screen, Started, build_app, plugins, run_to_end,
 };
 use palimpsest::task::Task;
 use palimpsest::tokenizer::TextTokenizer;
