@@ -6,7 +6,7 @@ question, and cuts steps out of the record.
     python3 scripts/make_lessons.py target/release/palimpsest --run R  # cuts the run folder R
 
 A lesson is a run folder of one step: the events of its trajectories, their token blocks with the
-offsets that then hold, and the experiment. Nothing in it is made up or changed.
+offsets that then hold, and the credit settings. Nothing in it is made up or changed.
 """
 
 import argparse
@@ -67,6 +67,22 @@ def telling(events, step):
     return sorted(sorted(score, key=worth, reverse=True)[:GROUPS])
 
 
+def block(text, name):
+    """A setting of the outermost level with all inside it, as it was recorded."""
+    lines = text.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith(f"    {name}:"))
+    end = next(at for at in range(start, len(lines)) if lines[at] == "    ),")
+    return "\n".join(lines[start : end + 1])
+
+
+def needed(experiment):
+    """What working the credit out again needs: the grammar of credit, and the size of a group. Settings that it does
+    not need would only tie the lesson to the version that recorded it."""
+    size = next(line.strip() for line in experiment.splitlines() if line.strip().startswith("group_size:"))
+    credit = block(experiment, "credit")
+    return f"// Recorded by scripts/make_lessons.py.\n(\n    rollout: ({size.rstrip(',')}),\n{credit}\n)\n"
+
+
 def cut(run, step, out):
     out.mkdir(parents=True, exist_ok=True)
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
@@ -88,13 +104,7 @@ def cut(run, step, out):
     (out / "events.jsonl").write_text("".join(line + "\n" for line in lines))
     (out / "tokens.bin").write_bytes(tokens)
     shutil.copy(run / "vocab.json", OUT / "vocab.json")
-    # The policy's folder is a path on the machine that trained; the lesson needs none.
-    experiment = []
-    for line in (run / "experiment.ron").read_text().splitlines():
-        if line.strip().startswith("policy:"):
-            line = '    policy: Folder("assets/lookup/policy"),'
-        experiment.append(line)
-    (out / "experiment.ron").write_text("\n".join(experiment) + "\n")
+    (out / "experiment.ron").write_text(needed((run / "experiment.ron").read_text()))
     print(f"{out.relative_to(ROOT)}: step {step + 1}, groups {groups}, {len(tokens)} bytes of tokens")
 
 
