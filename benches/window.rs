@@ -97,9 +97,9 @@ fn write_tokens(folder: &Path) -> std::path::PathBuf {
             place => 6 + (place * 31 + token / turn) as u32 % 2000,
         });
         block.turn.push((token / turn) as u32);
-        block.mask.push(place % 5 > 0);
+        block.mask.push(!place.is_multiple_of(5));
         let value = ((token * 37) % 200) as f32 / 100.0 - 1.0;
-        let value = if place % 5 > 0 { value } else { 0.0 };
+        let value = if !place.is_multiple_of(5) { value } else { 0.0 };
         block.sampled.push(-value.abs());
         block.learner.push(-value.abs());
         block.outcome.push(value);
