@@ -108,7 +108,7 @@ fn tab_alone_reaches_every_kind_of_thing() {
         let focused = harness
             .root()
             .children_recursive()
-            .find(|node| node.is_focused());
+            .find(egui_kittest::Node::is_focused);
         if let Some(label) = focused.and_then(|node| node.accesskit_node().label()) {
             reached.insert(label);
         }

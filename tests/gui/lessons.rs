@@ -109,7 +109,7 @@ fn any_run_reproduces_its_weights_under_every_estimator_and_context() {
 fn what_was_not_scored_is_refused_and_never_guessed() {
     let folder = tempfile::tempdir().unwrap();
     let path = scripted(folder.path(), |experiment| {
-        experiment.credit = CreditSettings::mempo()
+        experiment.credit = CreditSettings::mempo();
     });
     let mut run = loaded(&path);
     let recorded = recorded_settings(&run).unwrap();
@@ -138,7 +138,7 @@ fn what_was_not_scored_is_refused_and_never_guessed() {
 fn a_group_that_was_not_kept_whole_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = scripted(folder.path(), |experiment| {
-        experiment.record.trajectories = 2
+        experiment.record.trajectories = 2;
     });
     let refused = inputs(&mut loaded(&path), 0).unwrap_err().to_string();
     assert!(refused.contains("holds 2 of 4 rollouts"), "{refused}");
