@@ -11,6 +11,7 @@ pub mod eval;
 pub mod experiment;
 #[cfg(feature = "gui")]
 pub mod gui;
+mod http;
 pub mod hub;
 pub mod learner;
 pub mod random;

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 /// Folders by rank: one may import those of a lower rank, and itself. Folders of one rank do not
 /// import each other, but for `engine` and `tools`, whose replies one system takes in.
-const RANKS: [(&str, u32); 21] = [
+const RANKS: [(&str, u32); 22] = [
     ("trajectory", 0),
     ("random", 1),
     ("schedule", 1),
     ("experiment", 1),
+    ("http", 1),
     ("hub", 2),
     ("tokenizer", 2),
     ("retrieval", 2),

@@ -93,36 +93,18 @@ fn contains_words(text: &str, words: &str) -> bool {
 #[must_use]
 pub fn provenance(of: &TrajectoryView, turn: usize, part: &str) -> String {
     let part = part.trim().trim_matches([';', '.', ',']);
-    let found = of
-        .turns
-        .iter()
-        .take(turn)
-        .enumerate()
-        .rev()
-        .find(|(_, before)| {
-            before
-                .tool
-                .as_ref()
-                .is_some_and(|(text, _)| contains_words(text, part))
-        });
+    let last_with = |words: &str| {
+        let before = of.turns.iter().take(turn).enumerate().rev();
+        let told = |tool: &(String, _)| contains_words(&tool.0, words);
+        before
+            .filter(|(_, turn)| turn.tool.as_ref().is_some_and(told))
+            .map(|(number, _)| number)
+            .next()
+    };
     // What was not read as a whole may have been read word by word: the value is what counts.
     let value = part.rsplit_once(" = ").map_or(part, |(_, value)| value);
-    let found = found.or_else(|| {
-        of.turns
-            .iter()
-            .take(turn)
-            .enumerate()
-            .rev()
-            .find(|(_, before)| {
-                before
-                    .tool
-                    .as_ref()
-                    .is_some_and(|(text, _)| contains_words(text, value))
-            })
-    });
-    let read = found.map_or("read nowhere".into(), |(from, _)| {
-        format!("read in turn {from}")
-    });
+    let found = last_with(part).or_else(|| last_with(value));
+    let read = found.map_or("read nowhere".into(), |from| format!("read in turn {from}"));
     let gone = of
         .turns
         .iter()

@@ -18,9 +18,8 @@ use serde_json::{Value, json};
 
 use super::Passage;
 use crate::experiment::RetrieverSettings;
+use crate::http::{beginning, breaks_off, chain, client_of};
 
-/// Time to open a connection.
-const CONNECT: Duration = Duration::from_secs(10);
 /// The longest wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Most bytes of an answer that an error repeats.
@@ -85,10 +84,6 @@ impl RetrieverClient {
     /// # Errors
     /// [`ServedError::Setting`] for an address that is none, or if TLS cannot be set up.
     pub fn new(settings: &RetrieverSettings) -> Result<Self, ServedError> {
-        // Someone may have chosen a provider already; any will do.
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
         let base = settings.url.trim().trim_end_matches('/');
         // verl's files name the whole address of the route.
         let base = base.strip_suffix("/retrieve").unwrap_or(base).to_owned();
@@ -99,17 +94,7 @@ impl RetrieverClient {
                 settings.url
             )));
         }
-        // A redirect could lead anywhere, also to what only this machine may reach; a proxy meant for
-        // the outside would only be in the way.
-        let mut builder = Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy();
-        if base.starts_with("http://") {
-            // No certificates are needed, so none need to be installed.
-            builder = builder.tls_certs_only(std::iter::empty());
-        }
-        let client = builder.build().map_err(|error| {
+        let client = client_of(&base).build().map_err(|error| {
             ServedError::Setting(format!("no HTTP client can be made: {}", chain(&error)))
         })?;
         let rate = NonZeroU32::new(settings.rate)
@@ -169,7 +154,10 @@ impl RetrieverClient {
     ) -> Result<Vec<Value>, ServedError> {
         let bytes = self.ask(path, body).await?;
         let mut answer: Value = serde_json::from_slice(&bytes).map_err(|error| {
-            ServedError::Nonsense(format!("it is no JSON ({error}): {}", beginning(&bytes)))
+            ServedError::Nonsense(format!(
+                "it is no JSON ({error}): {}",
+                beginning(&bytes, MOST_TOLD)
+            ))
         })?;
         let Some(Value::Array(list)) = answer.get_mut("result").map(Value::take) else {
             return Err(nonsense("it has no list \"result\"", &answer));
@@ -250,18 +238,17 @@ impl RetrieverClient {
             }
         }
         if status.is_success() {
-            return match serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
-                Err(error) if error.is_eof() => Err(Failure::Broken(format!(
-                    "the answer breaks off after {} bytes",
-                    bytes.len()
-                ))),
-                _ => Ok(bytes),
+            return if breaks_off(&bytes) {
+                let problem = format!("the answer breaks off after {} bytes", bytes.len());
+                Err(Failure::Broken(problem))
+            } else {
+                Ok(bytes)
             };
         }
         let said = if status.is_redirection() {
             "redirects are not followed".to_owned()
         } else {
-            beginning(&bytes)
+            beginning(&bytes, MOST_TOLD)
         };
         let again = matches!(status.as_u16(), 429 | 500 | 502 | 503 | 504);
         Err(if again {
@@ -292,24 +279,6 @@ fn passage(entry: &Value) -> Result<Passage, ServedError> {
 fn nonsense(problem: &str, value: &Value) -> ServedError {
     ServedError::Nonsense(format!(
         "{problem}: {}",
-        beginning(value.to_string().as_bytes())
+        beginning(value.to_string().as_bytes(), MOST_TOLD)
     ))
-}
-
-/// The beginning of an answer, for a message.
-fn beginning(bytes: &[u8]) -> String {
-    let head = bytes.get(..MOST_TOLD).unwrap_or(bytes);
-    String::from_utf8_lossy(head).trim().to_owned()
-}
-
-/// An error with its causes; reqwest says little in the first line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

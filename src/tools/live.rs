@@ -12,12 +12,12 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, LOCATION};
-use reqwest::{Client, Response, Url};
+use reqwest::{Response, Url};
 
 use super::{NO_PAGE, Tool, ToolCall, ToolError, ToolFuture};
+use crate::http::client_of;
 use crate::trajectory::Action;
 use addresses::is_public;
 use html::text_of_html;
@@ -26,8 +26,6 @@ use html::text_of_html;
 const REDIRECTS: usize = 5;
 /// So much of a page is read, bytes.
 const PAGE_BYTES: usize = 2 << 20;
-/// Time to open a connection.
-const CONNECT: Duration = Duration::from_secs(10);
 /// What the requests say they are.
 const AGENT: &str = concat!("palimpsest/", env!("CARGO_PKG_VERSION"));
 
@@ -109,18 +107,9 @@ impl LivePages {
         if !found.iter().all(|address| (self.allowed)(address)) {
             return Err(LiveError::Forbidden(url.to_string()));
         }
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
-        let mut builder = Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
+        let builder = client_of(url.as_str())
             .user_agent(AGENT)
             .resolve_to_addrs(host, &found);
-        if url.scheme() == "http" {
-            builder = builder.tls_certs_only(std::iter::empty());
-        }
         let unreachable =
             |error: reqwest::Error| LiveError::Unreachable(error.without_url().to_string());
         let client = builder.build().map_err(unreachable)?;

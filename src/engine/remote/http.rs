@@ -14,13 +14,12 @@ use tokio::sync::Semaphore;
 
 use super::RemoteError;
 use crate::experiment::ServerSettings;
+use crate::http::{beginning, breaks_off, chain, client_of};
 
 /// Most bytes of an answer. A log-prob with its id takes about 40: a million of them.
 const MOST_BYTES: usize = 64 << 20;
 /// Most bytes of an answer that an error repeats.
 const MOST_TOLD: usize = 400;
-/// Time to open a connection.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Time for a question about the server itself.
 const ASK: Duration = Duration::from_secs(30);
 /// The longest wait between two tries.
@@ -66,24 +65,11 @@ impl Http {
     /// # Errors
     /// [`RemoteError::Setting`] for a key that is not there or no header, or if TLS cannot be set up.
     pub fn new(settings: &ServerSettings) -> Result<Self, RemoteError> {
-        // Someone may have chosen a provider already; any will do.
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
         let url = settings.url.trim_end_matches('/');
         let url = url.strip_suffix("/v1").unwrap_or(url).to_owned();
-        // Servers of this kind stand near: a proxy meant for the outside would only be in the way, and
-        // a redirect would carry the key elsewhere.
-        let mut builder = Client::builder()
-            .connect_timeout(CONNECT)
+        let builder = client_of(&url)
             .pool_max_idle_per_host(settings.in_flight as usize)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
             .default_headers(headers(settings)?);
-        if url.starts_with("http://") {
-            // No certificates are needed, so none need to be installed.
-            builder = builder.tls_certs_only(std::iter::empty());
-        }
         let client = builder.build().map_err(|error| {
             RemoteError::Setting(format!("no HTTP client can be made: {}", chain(&error)))
         })?;
@@ -268,7 +254,7 @@ impl Http {
                 Ok(bytes)
             };
         }
-        let said = beginning(&bytes);
+        let said = beginning(&bytes, MOST_TOLD);
         if status == StatusCode::TOO_MANY_REQUESTS
             || status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         {
@@ -315,32 +301,10 @@ fn seconds(number: f32) -> Duration {
     Duration::try_from_secs_f32(number).unwrap_or(Duration::MAX)
 }
 
-fn breaks_off(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_err_and(|error| error.is_eof())
-}
-
 fn parse(bytes: &[u8], what: &str) -> Result<Value, RemoteError> {
     serde_json::from_slice(bytes).map_err(|error| RemoteError::NotJson {
         what: what.to_owned(),
         problem: error.to_string(),
-        said: beginning(bytes),
+        said: beginning(bytes, MOST_TOLD),
     })
-}
-
-/// The beginning of an answer, for a message.
-fn beginning(bytes: &[u8]) -> String {
-    let head = bytes.get(..MOST_TOLD).unwrap_or(bytes);
-    String::from_utf8_lossy(head).trim().to_owned()
-}
-
-/// An error with its causes; reqwest says little in the first line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
