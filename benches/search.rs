@@ -98,6 +98,8 @@ mod torch {
     const TURNS: u32 = 64;
     const TOKENS: u32 = 96;
     const TIMES: usize = 5;
+    /// Batches of turns in a round, so that one lasts for some seconds.
+    const BATCHES: u32 = 6;
 
     pub(super) fn cases(corpus: &Corpus, texts: &[String], encoder: Option<&Path>) {
         let settings = EngineSettings {
@@ -180,7 +182,7 @@ mod torch {
         let mut engine = TorchEngine::from_folder(folder, tokenizer, settings).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let rate = |engine: &mut TorchEngine| {
+        let batch = |engine: &mut TorchEngine| {
             let requests: Vec<GenerateRequest> = (0..TURNS)
                 .map(|member| GenerateRequest {
                     id: TrajectoryId {
@@ -195,13 +197,15 @@ mod torch {
                     ignore_eos: true,
                 })
                 .collect();
-            let started = Instant::now();
             let turns = engine.generate(&requests).unwrap();
-            let tokens: usize = turns.iter().map(|turn| turn.ids.len()).sum();
-            let seconds = started.elapsed().as_secs_f64();
             let ids: Vec<TrajectoryId> = requests.iter().map(|request| request.id).collect();
             engine.release(&ids);
-            tokens as f64 / seconds
+            turns.iter().map(|turn| turn.ids.len()).sum::<usize>()
+        };
+        let rate = |engine: &mut TorchEngine| {
+            let started = Instant::now();
+            let tokens: usize = (0..BATCHES).map(|_| batch(engine)).sum();
+            tokens as f64 / started.elapsed().as_secs_f64()
         };
         rate(&mut engine);
         let (mut alone, mut beside) = (Vec::new(), Vec::new());

@@ -105,6 +105,7 @@ fn write_tokens(folder: &Path) -> std::path::PathBuf {
         block.outcome.push(value);
         block.memory.push(0.0);
         block.kl.push(0.0);
+        block.entropy.push(value.abs());
         block.weight.push(value);
     }
     let at = writer.append_tokens(&block).unwrap();

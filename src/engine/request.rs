@@ -299,6 +299,8 @@ pub struct LearnReport {
     /// For every row, the log-probs under the weights that its mini-batch was computed with
     /// (0 where not trained).
     pub logprobs: Vec<Vec<f32>>,
+    /// For every row, the entropies of the policy under the same weights, nats (0 where not trained).
+    pub entropies: Vec<Vec<f32>>,
     /// How far engine and learner disagree, if importance weights are on.
     pub mismatch: Option<Mismatch>,
     /// What was not finite, for each mini-batch that was skipped.

@@ -157,6 +157,11 @@ impl Engine for ScriptedEngine {
                 .iter()
                 .map(|row| row.old_logprobs.clone())
                 .collect(),
+            entropies: batch
+                .rows
+                .iter()
+                .map(|row| row.mask.iter().map(|&on| f32::from(u8::from(on))).collect())
+                .collect(),
             mismatch: None,
         })
     }

@@ -43,6 +43,12 @@ pub(super) fn structure<T: Setting>(
     value(current, path, raw, &rule, reader);
 }
 
+/// Settings of earlier versions, which old files and run folders name, and what took their place.
+const RENAMED: [(&str, &str); 1] = [(
+    "learner.micro_batch",
+    "learner.micro_tokens (tokens at once, where micro_batch counted rows; without it a run is the same up to rounding)",
+)];
+
 /// A name that is no setting.
 pub(super) fn name(path: &str, name: &str, part: &str, names: &[&str], reader: &mut Reader<'_>) {
     let group = if path.is_empty() {
@@ -50,11 +56,15 @@ pub(super) fn name(path: &str, name: &str, part: &str, names: &[&str], reader: &
     } else {
         path
     };
+    let whole = join(path, name);
+    let renamed = RENAMED.iter().find(|(old, _)| *old == whole);
     reader.refuse(
-        &join(path, name),
+        &whole,
         part,
-        format!("{} is no setting", join(path, name)),
-        nearest(name, names.iter().copied()),
+        format!("{whole} is no setting"),
+        renamed
+            .map(|(_, new)| (*new).to_owned())
+            .or_else(|| nearest(name, names.iter().copied())),
         format!("{group} has {}", names.join(", ")),
         "it would have no effect",
     );

@@ -136,7 +136,10 @@ fn tokens(world: &mut World) -> Result<String, String> {
             .and_then(|at| document.segments.get(at));
         let values: Vec<String> = Value::ALL
             .iter()
-            .map(|value| value.at(&document, token).to_string())
+            .map(|value| match value.known(&document) {
+                true => value.at(&document, token).to_string(),
+                false => String::new(),
+            })
             .collect();
         text.push_str(&format!(
             "{token},{},\"{}\",{},{},{}\n",

@@ -380,7 +380,7 @@ fn token_details(ui: &mut Ui, of: &Document, token: usize, pinned: bool) {
         ui.label("not sampled by the policy: never trained on");
         return;
     }
-    for value in Value::ALL {
+    for value in Value::ALL.into_iter().filter(|value| value.known(of)) {
         pair(ui, value.text(), signed(value.at(of, token), 4));
     }
     let p = of.learner.get(token).copied().unwrap_or(0.0).exp();

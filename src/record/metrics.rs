@@ -82,6 +82,29 @@ impl Metrics {
         mean("actor/grad_norm", |m| m.grad_norm);
     }
 
+    /// Sets the `training/rollout_probs_diff_*` numbers from (sampled, learner) log-probs of tokens that
+    /// both computed with the same weights: |p - p|, as verl does (`debug/metrics.py`); none without tokens.
+    pub fn set_probs_diff(&mut self, logprobs: impl Iterator<Item = (f32, f32)>) {
+        let gap = |(sampled, learner)| {
+            (f64::exp(f64::from(sampled)) - f64::exp(f64::from(learner))).abs()
+        };
+        let gaps: Vec<f64> = logprobs.map(gap).collect();
+        if gaps.is_empty() {
+            return;
+        }
+        let count = gaps.len() as f64;
+        let mean = gaps.iter().sum::<f64>() / count;
+        // torch.std: n - 1, and nothing to say about one token.
+        let squares = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>();
+        let std = (squares / (count - 1.0).max(1.0)).sqrt();
+        self.set("training/rollout_probs_diff_mean", mean);
+        self.set(
+            "training/rollout_probs_diff_max",
+            gaps.iter().copied().fold(0.0, f64::max),
+        );
+        self.set("training/rollout_probs_diff_std", std);
+    }
+
     /// Sets the `mismatch/*` numbers of an update with importance weights.
     pub fn set_mismatch(&mut self, mismatch: &Mismatch) {
         let numbers = [
@@ -184,10 +207,27 @@ mod tests {
     }
 
     #[test]
+    fn the_gap_between_engine_and_learner_is_one_of_probabilities() {
+        let mut metrics = Metrics::default();
+        metrics.set_probs_diff(std::iter::empty());
+        assert_eq!(metrics.get("training/rollout_probs_diff_mean"), None);
+        let log = |p: f32| p.ln();
+        let pairs = [(0.5, 0.25), (0.25, 0.5), (1.0, 1.0), (0.125, 0.625)];
+        metrics.set_probs_diff(pairs.into_iter().map(|(a, b)| (log(a), log(b))));
+        let told = |name: &str| metrics.get(&format!("training/rollout_probs_diff_{name}"));
+        // torch: d = (old.exp() - new.exp()).abs(); d.mean(), d.max(), d.std()
+        for (name, expected) in [("mean", 0.25), ("max", 0.5), ("std", 0.204_124_145)] {
+            let found = told(name).unwrap();
+            assert!((found - expected).abs() < 1e-6, "{name}: {found}");
+        }
+    }
+
+    #[test]
     fn every_name_that_a_helper_sets_is_in_the_table() {
         let mut metrics = Metrics::default();
         metrics.set_spread("critic/score", &[1.0, 0.0]);
         metrics.set_stops(&[StopReason::Answered]);
+        metrics.set_probs_diff([(0.0, 0.0)].into_iter());
         metrics.set_broken_rules(&[None]);
         metrics.set_update(&[MiniBatchReport::default()]);
         let report = SupervisedReport {

@@ -14,18 +14,21 @@ use super::RecordError;
 use crate::trajectory::{Purpose, TokenId, TrajectoryId};
 
 /// First bytes of the file: magic, then the version of the columns.
-pub(crate) const HEADER: [u8; 12] = *b"PLMTOKEN\x02\x00\x00\x00";
+pub(crate) const HEADER: [u8; 12] = *b"PLMTOKEN\x03\x00\x00\x00";
 
-/// The file of version 1, whose blocks have no KL column. It is still read, and a run that began with
-/// it goes on: the length of a block tells its version.
-const HEADER_1: [u8; 12] = *b"PLMTOKEN\x01\x00\x00\x00";
+/// The file of version 2, whose blocks have no column of entropies, and of version 1, which has none
+/// of KL either. They are still read, and a run that began with one goes on: the length of a block
+/// tells its version.
+const OLD_HEADERS: [[u8; 12]; 2] = [*b"PLMTOKEN\x02\x00\x00\x00", *b"PLMTOKEN\x01\x00\x00\x00"];
 
 /// Bytes of a payload before its columns.
 const FIXED_BYTES: usize = 4 + 1 + 4 + 4 + 4 + 4;
 /// Bytes of one token in all columns.
-const TOKEN_BYTES: usize = 4 + 4 + 1 + 6 * 4;
+const TOKEN_BYTES: usize = 4 + 4 + 1 + 7 * 4;
+/// The same in version 2.
+const TOKEN_BYTES_2: usize = TOKEN_BYTES - 4;
 /// The same in version 1.
-const TOKEN_BYTES_1: usize = TOKEN_BYTES - 4;
+const TOKEN_BYTES_1: usize = TOKEN_BYTES_2 - 4;
 
 /// Where a block stands in `tokens.bin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +62,11 @@ pub struct TokenBlock {
     pub weight: Vec<f32>,
     /// Log-prob under the weights that its mini-batch was computed with, 0 where not trained.
     pub learner: Vec<f32>,
-    /// What the KL in the reward changed in the weight; the last column.
+    /// What the KL in the reward changed in the weight.
     pub kl: Vec<f32>,
+    /// Entropy of the policy under the weights of `learner`, nats, 0 where not trained; the last column.
+    /// Empty if the block was written before version 3, which did not record it.
+    pub entropy: Vec<f32>,
 }
 
 impl TokenBlock {
@@ -74,6 +80,7 @@ impl TokenBlock {
             &self.weight,
             &self.learner,
             &self.kl,
+            &self.entropy,
         ];
         if self.turn.len() != n || self.mask.len() != n || floats.iter().any(|c| c.len() != n) {
             return Err(layout(format!(
@@ -126,7 +133,8 @@ impl TokenBlock {
         };
         let (group, member, row) = (c.u32()?, c.u32()?, c.u32()?);
         let n = c.u32()? as usize;
-        let old = n > 0 && c.0.len() == n.saturating_mul(TOKEN_BYTES_1);
+        let length = c.0.len();
+        let is = |bytes: usize| n > 0 && length == n.saturating_mul(bytes);
         let made = Self {
             id: TrajectoryId {
                 step,
@@ -143,8 +151,13 @@ impl TokenBlock {
             memory: c.column(n, f32::from_le_bytes)?,
             weight: c.column(n, f32::from_le_bytes)?,
             learner: c.column(n, f32::from_le_bytes)?,
-            kl: if old {
+            kl: if is(TOKEN_BYTES_1) {
                 vec![0.0; n]
+            } else {
+                c.column(n, f32::from_le_bytes)?
+            },
+            entropy: if is(TOKEN_BYTES_1) || is(TOKEN_BYTES_2) {
+                Vec::new()
             } else {
                 c.column(n, f32::from_le_bytes)?
             },
@@ -210,10 +223,10 @@ impl TokenReader {
             .take(HEADER.len() as u64)
             .read_to_end(&mut head)
             .map_err(refused)?;
-        if head != HEADER && head != HEADER_1 {
+        if head != HEADER && !OLD_HEADERS.iter().any(|old| head == old) {
             return Err(RecordError::Damaged {
                 place: "at its beginning".into(),
-                why: "it does not begin with the mark of token columns, version 1 or 2; a later version needs a later palimpsest".into(),
+                why: "it does not begin with the mark of token columns, version 1 to 3; a later version needs a later palimpsest".into(),
                 path,
             });
         }
@@ -262,48 +275,56 @@ mod tests {
             weight: column(4.0),
             learner: column(5.0),
             kl: column(6.0),
+            entropy: column(7.0),
         }
     }
 
-    /// The block as version 1 wrote it: without the last column.
-    fn old_bytes(block: &TokenBlock) -> Vec<u8> {
+    /// The block as an old version wrote it: without its last columns.
+    fn old_bytes(block: &TokenBlock, version: usize) -> Vec<u8> {
         let bytes = block.to_bytes().unwrap();
-        let payload = &bytes[8..bytes.len() - 4 * block.ids.len()];
+        let payload = &bytes[8..bytes.len() - (3 - version) * 4 * block.ids.len()];
         let length = (payload.len() as u32).to_le_bytes();
         let sum = crc32c::crc32c(payload).to_le_bytes();
         [&length[..], &sum, payload].concat()
     }
 
     #[test]
-    fn a_block_is_read_as_it_was_written_and_an_old_one_has_no_kl() {
+    fn a_block_is_read_as_it_was_written_and_an_old_one_lacks_what_it_did_not_record() {
         let block = block();
         let bytes = block.to_bytes().unwrap();
         assert_eq!(TokenBlock::from_bytes(&bytes).as_ref(), Ok(&block));
-        let old = TokenBlock {
-            kl: vec![0.0; 3],
+        let mut old = TokenBlock {
+            entropy: Vec::new(),
             ..block.clone()
         };
-        assert_eq!(TokenBlock::from_bytes(&old_bytes(&block)), Ok(old));
+        assert_eq!(
+            TokenBlock::from_bytes(&old_bytes(&block, 2)),
+            Ok(old.clone())
+        );
+        old.kl = vec![0.0; 3];
+        assert_eq!(TokenBlock::from_bytes(&old_bytes(&block, 1)), Ok(old));
     }
 
     #[test]
-    fn files_of_both_versions_are_opened_and_a_later_one_is_refused_by_its_version() {
+    fn files_of_all_versions_are_opened_and_a_later_one_is_refused_by_its_version() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens.bin");
         let block = block();
-        // A run of version 1 that was resumed: an old block, then a new one.
-        let (old, new) = (old_bytes(&block), block.to_bytes().unwrap());
-        std::fs::write(&path, [&HEADER_1[..], &old, &new].concat()).unwrap();
-        let mut reader = TokenReader::open(folder.path()).unwrap();
-        let mut offset = HEADER_1.len() as u64;
-        for (bytes, kl) in [(&old, vec![0.0; 3]), (&new, block.kl.clone())] {
-            let bytes = bytes.len() as u32;
-            let read = reader.read(TokenRef { offset, bytes }).unwrap();
-            assert_eq!((read.kl, &read.learner), (kl, &block.learner));
-            offset += u64::from(bytes);
+        // A run of an old version that was resumed: an old block, then a new one.
+        for (version, header) in [2, 1].into_iter().zip(OLD_HEADERS) {
+            let (old, new) = (old_bytes(&block, version), block.to_bytes().unwrap());
+            std::fs::write(&path, [&header[..], &old, &new].concat()).unwrap();
+            let mut reader = TokenReader::open(folder.path()).unwrap();
+            let mut offset = header.len() as u64;
+            for (bytes, entropy) in [(&old, Vec::new()), (&new, block.entropy.clone())] {
+                let bytes = bytes.len() as u32;
+                let read = reader.read(TokenRef { offset, bytes }).unwrap();
+                assert_eq!((read.entropy, &read.learner), (entropy, &block.learner));
+                offset += u64::from(bytes);
+            }
         }
-        std::fs::write(&path, b"PLMTOKEN\x03\x00\x00\x00").unwrap();
+        std::fs::write(&path, b"PLMTOKEN\x04\x00\x00\x00").unwrap();
         let refused = TokenReader::open(folder.path()).err().unwrap().to_string();
-        assert!(refused.contains("version 1 or 2"), "{refused}");
+        assert!(refused.contains("version 1 to 3"), "{refused}");
     }
 }

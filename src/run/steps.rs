@@ -6,7 +6,7 @@ use super::publish::News;
 use super::recorder::{Recorder, RunClock, keeps};
 use super::step_metrics::StepSums;
 use crate::credit::plugin::KlPaid;
-use crate::engine::EngineSeconds;
+use crate::engine::{EngineSeconds, LearnReport};
 use crate::eval::Evaluated;
 use crate::experiment::TaskKind;
 use crate::learner::{ColdStartProgress, PackedRow, Updated};
@@ -29,7 +29,7 @@ type Credited<'w> = (
 );
 
 /// A row as it stands in `tokens.bin`.
-fn token_block(packed: &PackedRow, learner: &[f32]) -> TokenBlock {
+fn token_block(packed: &PackedRow, learner: &[f32], entropy: &[f32]) -> TokenBlock {
     let (row, credit) = (&packed.row, &packed.credit);
     let kl = if credit.kl.is_empty() {
         vec![0.0; row.ids.len()]
@@ -48,7 +48,20 @@ fn token_block(packed: &PackedRow, learner: &[f32]) -> TokenBlock {
         weight: credit.weight.clone(),
         learner: learner.to_vec(),
         kl,
+        entropy: entropy.to_vec(),
     }
+}
+
+/// (sampled, learner) log-probs of the trained tokens of the first mini-batch, which is computed with the
+/// weights that sampled it.
+fn first_logprobs(updated: &Updated, report: &LearnReport) -> impl Iterator<Item = (f32, f32)> {
+    let rows = updated.mini_batches.first().into_iter().flatten();
+    rows.filter_map(|&row| Some((&updated.rows.get(row)?.row, report.logprobs.get(row)?)))
+        .flat_map(|(row, learner)| {
+            let pairs = row.logprobs.iter().copied().zip(learner.iter().copied());
+            row.mask.iter().zip(pairs).filter(|(on, _)| **on)
+        })
+        .map(|(_, pair)| pair)
 }
 
 /// The memory rewards of a trajectory with the advantages that they gave.
@@ -121,14 +134,15 @@ pub fn record_update(
     let Some(report) = updated.report.take() else {
         return Ok(());
     };
-    let mut rows = updated.rows.iter().zip(&report.logprobs).peekable();
+    let told = report.logprobs.iter().zip(&report.entropies);
+    let mut rows = updated.rows.iter().zip(told).peekable();
     let mut sums = StepSums::default();
     for (&id, &entity) in &roster.entities {
         let (turns, state, outcome, memory, scores, kl, advantages, question) = trajectories
             .get(entity)
             .with_context(|| format!("trajectory {id}"))?;
         let mut tokens = Vec::new();
-        while let Some((packed, learner)) = rows.next_if(|(packed, _)| packed.id == id) {
+        while let Some((packed, (learner, entropy))) = rows.next_if(|(packed, _)| packed.id == id) {
             sums.weights.extend(
                 packed
                     .row
@@ -139,7 +153,7 @@ pub fn record_update(
                     .map(|(_, weight)| f64::from(*weight)),
             );
             if keeps(&settings, id) {
-                let block = token_block(packed, learner);
+                let block = token_block(packed, learner, entropy);
                 tokens.push(recorder.writer.append_tokens(&block)?);
             }
         }
@@ -173,6 +187,10 @@ pub fn record_update(
     if let Some(paid) = paid.0 {
         metrics.set("actor/reward_kl_penalty", paid.kl);
         metrics.set("actor/reward_kl_penalty_coeff", paid.weight);
+    }
+    // A later epoch overwrites what the learner said before its first step.
+    if settings.0.learner.epochs == 1 {
+        metrics.set_probs_diff(first_logprobs(&updated, &report));
     }
     if let Some(mismatch) = &report.mismatch {
         metrics.set_mismatch(mismatch);

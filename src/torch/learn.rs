@@ -31,13 +31,12 @@ pub(super) fn learn(
     };
     let parameters = decoder.parameters();
     let mut report = LearnReport {
-        logprobs: batch.rows.iter().map(|r| vec![0.0; r.ids.len()]).collect(),
         mismatch,
-        ..LearnReport::default()
+        ..blank(batch)
     };
     for (number, members) in batch.mini_batches.iter().enumerate() {
         forget(&parameters);
-        let mut mini = backward(decoder, &setting, number, members, &mut report.logprobs);
+        let mut mini = backward(decoder, &setting, number, members, &mut report);
         mini.grad_norm = gradients.pass(&parameters, f64::from(knobs.grad_clip));
         if let Some(what) = not_finite(number, &mini) {
             mini.skipped = true;
@@ -52,6 +51,16 @@ pub(super) fn learn(
     }
     forget(&parameters);
     Ok(report)
+}
+
+/// A report whose rows are yet to be filled in.
+fn blank(batch: &LearnBatch) -> LearnReport {
+    let zeros = || batch.rows.iter().map(|r| vec![0.0; r.ids.len()]).collect();
+    LearnReport {
+        logprobs: zeros(),
+        entropies: zeros(),
+        ..LearnReport::default()
+    }
 }
 
 /// What of a mini-batch is not finite, so that no step may be made with it.

@@ -71,9 +71,8 @@ fn gradients(decoder: &Decoder, batch: &LearnBatch) -> (MiniBatchReport, Vec<Ten
     };
     let parameters = decoder.parameters();
     forget(&parameters);
-    let mut logprobs: Vec<Vec<f32>> = batch.rows.iter().map(|r| vec![0.0; r.ids.len()]).collect();
     let members: Vec<usize> = (0..batch.rows.len()).collect();
-    let report = backward(decoder, &setting, 0, &members, &mut logprobs);
+    let report = backward(decoder, &setting, 0, &members, &mut blank(batch));
     let gradients = parameters.iter().map(|p| p.tensor.grad().copy());
     (report, gradients.collect())
 }
@@ -230,17 +229,9 @@ fn micro_batches_of_1_2_and_8_rows_give_the_same_gradient_and_the_same_metrics()
     }
 }
 
-#[test]
-fn packed_rows_say_what_padded_rows_say_and_what_each_says_alone() {
-    let (decoder, batch) = (decoder(), batch());
-    let members: Vec<usize> = (0..batch.rows.len()).collect();
-    let packed = logprobs_now(&decoder, &batch, &members);
-    let mut alone = batch.clone();
-    alone.knobs.micro_tokens = 1;
-    let count = micro_batches(&alone, &members, Device::Cpu).len();
-    assert_eq!(count, members.len());
-    let alone = logprobs_now(&decoder, &alone, &members);
-
+/// What the policy says after every id but the last of every row [rows, ids, vocabulary], in one padded
+/// pass.
+fn padded_log_softmax(decoder: &Decoder, batch: &LearnBatch) -> Tensor {
     let inputs: Vec<&[u32]> = batch
         .rows
         .iter()
@@ -252,8 +243,20 @@ fn packed_rows_say_what_padded_rows_say_and_what_each_says_alone() {
     let hidden = decoder.forward(&ids, None, &every, |_, q, k, v| attention(q, k, v, None));
     let logits = decoder.logits(&hidden.last);
     let logits = logits.view([ids.size()[0], ids.size()[1], -1]);
-    let heated = logits / f64::from(batch.knobs.temperature);
-    let padded = heated.log_softmax(-1, tch::Kind::Float);
+    (logits / f64::from(batch.knobs.temperature)).log_softmax(-1, tch::Kind::Float)
+}
+
+#[test]
+fn packed_rows_say_what_padded_rows_say_and_what_each_says_alone() {
+    let (decoder, batch) = (decoder(), batch());
+    let members: Vec<usize> = (0..batch.rows.len()).collect();
+    let packed = logprobs_now(&decoder, &batch, &members);
+    let mut alone = batch.clone();
+    alone.knobs.micro_tokens = 1;
+    let count = micro_batches(&alone, &members, Device::Cpu).len();
+    assert_eq!(count, members.len());
+    let alone = logprobs_now(&decoder, &alone, &members);
+    let padded = padded_log_softmax(&decoder, &batch);
     for (number, row) in batch.rows.iter().enumerate() {
         for at in (0..row.ids.len()).filter(|&at| row.mask[at]) {
             let place = [number as i64, at as i64 - 1, i64::from(row.ids[at])];
@@ -267,6 +270,36 @@ fn packed_rows_say_what_padded_rows_say_and_what_each_says_alone() {
                 "row {number} id {at}"
             );
         }
+    }
+}
+
+#[test]
+fn the_entropy_of_every_token_is_told_under_the_weights_of_its_mini_batch() {
+    let (decoder, batch) = (decoder(), batch());
+    let log_softmax = padded_log_softmax(&decoder, &batch).to_kind(tch::Kind::Double);
+    let expected = -(log_softmax.exp() * log_softmax).sum_dim_intlist(-1, false, tch::Kind::Double);
+    for (precise, micro_tokens) in [(true, 0), (false, 1)] {
+        let mut batch = batch.clone();
+        batch.knobs.micro_tokens = micro_tokens;
+        // With and without a bonus, the entropy is worked out in two ways.
+        batch.knobs.entropy_weight = if precise { 0.01 } else { 0.0 };
+        let mut optimizer = AdamW::default();
+        let report = update(&decoder, &mut optimizer, &batch);
+        let mut sum = 0.0;
+        for (number, row) in batch.rows.iter().enumerate() {
+            for at in 0..row.ids.len() {
+                let told = f64::from(report.entropies[number][at]);
+                if !row.mask[at] {
+                    assert_eq!(told, 0.0, "row {number} id {at}");
+                    continue;
+                }
+                let expected = expected.double_value(&[number as i64, at as i64 - 1]);
+                assert!((told - expected).abs() < 1e-5, "row {number} id {at}");
+                sum += told;
+            }
+        }
+        let mini = report.mini_batches[0];
+        assert!((sum / mini.tokens as f64 - mini.entropy).abs() < 1e-6);
     }
 }
 

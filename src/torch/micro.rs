@@ -241,16 +241,11 @@ impl Micro {
     }
 }
 
-/// Lays a micro-batch's log-probs out along its rows.
-pub(super) fn fill_in(
-    logprobs: &mut [Vec<f32>],
-    batch: &LearnBatch,
-    numbers: &[usize],
-    new: &[f32],
-) {
+/// Lays a micro-batch's numbers, one a trained token, out along its rows.
+pub(super) fn fill_in(rows: &mut [Vec<f32>], batch: &LearnBatch, numbers: &[usize], new: &[f32]) {
     let mut new = new.iter();
     for &number in numbers {
-        let slots = logprobs[number].iter_mut().zip(&batch.rows[number].mask);
+        let slots = rows[number].iter_mut().zip(&batch.rows[number].mask);
         for ((slot, _), value) in slots.filter(|(_, m)| **m).zip(new.by_ref()) {
             *slot = *value;
         }

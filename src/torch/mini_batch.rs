@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::engine::{LearnBatch, LearnKnobs, MiniBatchReport};
+use crate::engine::{LearnBatch, LearnKnobs, LearnReport, MiniBatchReport};
 
 use super::decoder::Decoder;
 use super::loss::{Aggregation, Clip, Denominators, PolicyForm, kl};
@@ -30,14 +30,14 @@ pub(super) struct Setting<'a> {
     pub form: PolicyForm,
 }
 
-/// Leaves the gradients of mini-batch `number`, made of the rows `members`; fills in the log-probs of
-/// its rows. Denominators and chosen tokens are those of the whole mini-batch, whatever the chunks.
+/// Leaves the gradients of mini-batch `number`, made of the rows `members`; fills in the log-probs and
+/// entropies of its rows. Denominators and chosen tokens are those of the whole mini-batch, whatever the chunks.
 pub(super) fn backward(
     decoder: &Decoder,
     setting: &Setting<'_>,
     number: usize,
     members: &[usize],
-    logprobs: &mut [Vec<f32>],
+    report: &mut LearnReport,
 ) -> MiniBatchReport {
     let (batch, form, device) = (setting.batch, setting.form, decoder.device);
     let knobs = &batch.knobs;
@@ -110,7 +110,13 @@ pub(super) fn backward(
             .detach()
             .sum_dim_intlist(-1, false, Kind::Double);
         ratio_gap = ratio_gap.maximum(&(terms.ratio - 1.0).abs().max());
-        fill_in(logprobs, batch, &micro.numbers, &host(&new));
+        fill_in(&mut report.logprobs, batch, &micro.numbers, &host(&new));
+        fill_in(
+            &mut report.entropies,
+            batch,
+            &micro.numbers,
+            &host(&entropy),
+        );
     }
     let mean = |column: i64| sums.double_value(&[column]) / tokens.max(1) as f64;
     MiniBatchReport {

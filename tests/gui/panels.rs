@@ -1,10 +1,14 @@
 //! Every panel, by what it says.
 
+use std::path::Path;
+
 use eframe::egui::{Key, Modifiers, Role};
 use egui_kittest::kittest::Queryable as _;
 use palimpsest::gui::{Cursor, Tab};
 
-use crate::support::{all_text, click, labels, press, press_with, sample, scripted, show, window};
+use crate::support::{
+    all_text, click, labels, press, press_with, sample, scripted, show, window, window_of,
+};
 
 #[test]
 fn watch_lists_groups_rollouts_and_what_they_wrote() {
@@ -138,6 +142,42 @@ fn tokens_have_labels_values_and_an_audit() {
 }
 
 #[test]
+fn entropies_are_shown_where_they_are_recorded_and_asked_for_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = sample(folder.path(), 2);
+    // The shipped lessons were recorded by version 2.
+    let lessons = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/lessons");
+    let old = folder.path().join("old");
+    std::fs::create_dir(&old).unwrap();
+    for file in [
+        "late/events.jsonl",
+        "late/experiment.ron",
+        "late/tokens.bin",
+        "vocab.json",
+    ] {
+        let from = lessons.join(file);
+        std::fs::copy(&from, old.join(from.file_name().unwrap())).unwrap();
+    }
+    for (run, recorded) in [(run.as_path(), true), (old.as_path(), false)] {
+        let mut harness = window(&[run]);
+        press(&mut harness, Key::Num2);
+        // From the weight to the entropy.
+        for _ in 0..6 {
+            press(&mut harness, Key::V);
+        }
+        let lines = labels(&harness, Role::ListItem);
+        let shown = lines.iter().any(|line| line.contains("mean entropy +0.6"));
+        assert_eq!(shown, recorded, "{lines:?}");
+        let text = all_text(&harness);
+        assert_eq!(
+            text.contains("does not record the entropy"),
+            !recorded,
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn evaluations_say_why_they_have_no_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let run = scripted(folder.path(), |_| {});
@@ -243,6 +283,17 @@ fn curves_tell_their_last_value_and_lead_to_rollouts() {
         .click();
     harness.run_steps(3);
     assert_eq!(harness.state().world.tab, Tab::Watch);
+}
+
+#[test]
+fn no_chart_is_empty_in_a_run_of_the_whole_app() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = scripted(folder.path(), |_| {});
+    let mut harness = window_of([1400.0, 3000.0], &[&run]);
+    press(&mut harness, Key::Num4);
+    let text = all_text(&harness);
+    assert!(text.contains("Length of a rollout:"), "{text}");
+    assert!(!text.contains("not written by this run"), "{text}");
 }
 
 #[test]

@@ -183,6 +183,7 @@ fn write_long(folder: &Path, members: u32, tokens: usize) -> std::path::PathBuf 
             block.outcome.push(0.25);
             block.memory.push(if place <= 20 { 0.5 } else { 0.0 });
             block.kl.push(0.0);
+            block.entropy.push(0.7);
             block.weight.push(if place <= 20 { 0.75 } else { 0.25 });
         }
         let at = writer.append_tokens(&block).unwrap();

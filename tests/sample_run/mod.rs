@@ -137,6 +137,7 @@ pub fn write_trajectory(
             block.outcome.push(if mask { outcome } else { 0.0 });
             block.memory.push(memory);
             block.kl.push(0.0);
+            block.entropy.push(if mask { 0.6 } else { 0.0 });
             block.weight.push(weight);
         }
         words.ids(text).len() as u32

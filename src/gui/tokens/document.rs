@@ -68,6 +68,8 @@ pub struct Document {
     pub memory: Vec<f32>,
     /// KL part.
     pub kl: Vec<f32>,
+    /// Entropy of the policy, nats; empty if a row was recorded without it.
+    pub entropy: Vec<f32>,
     /// The weight.
     pub weight: Vec<f32>,
     /// Stretches, in order and without gaps.
@@ -95,11 +97,15 @@ impl Document {
             made.outcome.extend_from_slice(&block.outcome);
             made.memory.extend_from_slice(&block.memory);
             made.kl.extend_from_slice(&block.kl);
+            made.entropy.extend_from_slice(&block.entropy);
             made.weight.extend_from_slice(&block.weight);
             for mut segment in segments(block, vocabulary) {
                 segment.tokens = segment.tokens.start + base..segment.tokens.end + base;
                 made.segments.push(segment);
             }
+        }
+        if made.entropy.len() != made.ids.len() {
+            made.entropy.clear();
         }
         made
     }
@@ -280,6 +286,7 @@ mod tests {
                 &mut block.weight,
                 &mut block.learner,
                 &mut block.kl,
+                &mut block.entropy,
             ] {
                 column.push(f32::from(u8::from(on)));
             }

@@ -208,6 +208,12 @@ impl TokensPanel {
             return Ok(());
         }
         let document = run.document(id)?;
+        if !self.value.known(&document) {
+            return Err(format!(
+                "This run does not record the {} of its tokens: it was written by an earlier version. Choose another value.",
+                self.value.text()
+            ));
+        }
         let right = sibling.and_then(|id| run.document(id).ok());
         // One scale for the whole group, so that its rollouts can be compared.
         let limit = match self.locked {

@@ -18,6 +18,8 @@ pub enum Value {
     Push,
     /// Log-prob when it was sampled.
     Sampled,
+    /// How undecided the policy was there.
+    Entropy,
     /// Learner's probability over the engine's, less 1.
     Ratio,
     /// Learner's log-prob less the engine's.
@@ -26,13 +28,14 @@ pub enum Value {
 
 impl Value {
     /// Every value, in the order of the menu.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Weight,
         Self::Outcome,
         Self::Memory,
         Self::Kl,
         Self::Push,
         Self::Sampled,
+        Self::Entropy,
         Self::Ratio,
         Self::Gap,
     ];
@@ -47,6 +50,7 @@ impl Value {
             Self::Kl => "KL part",
             Self::Push => "push",
             Self::Sampled => "log-prob",
+            Self::Entropy => "entropy",
             Self::Ratio => "ratio - 1",
             Self::Gap => "log-prob gap",
         }
@@ -64,11 +68,20 @@ impl Value {
             Self::Kl => "What leaving the reference policy cost",
             Self::Push => "Weight x (1 - p): a token that is nearly certain hardly moves",
             Self::Sampled => "Log-prob of the token when the engine sampled it",
+            Self::Entropy => {
+                "Entropy of the policy where the token was sampled, in nats: 0 where it was certain"
+            }
             Self::Ratio => "Learner's probability over the engine's, less 1; clipping acts on it",
             Self::Gap => {
                 "Learner's log-prob less the engine's; near 0 while both use the same weights"
             }
         }
+    }
+
+    /// Whether the record tells it: runs of before recorded no entropies.
+    #[must_use]
+    pub fn known(self, of: &Document) -> bool {
+        self != Self::Entropy || of.entropy.len() == of.len()
     }
 
     /// The number of one token; 0 where it was not sampled.
@@ -85,6 +98,7 @@ impl Value {
             Self::Kl => get(&of.kl),
             Self::Push => get(&of.weight) * (1.0 - get(&of.learner).exp()),
             Self::Sampled => get(&of.sampled),
+            Self::Entropy => get(&of.entropy),
             Self::Ratio => (get(&of.learner) - get(&of.sampled)).exp_m1(),
             Self::Gap => get(&of.learner) - get(&of.sampled),
         }
