@@ -209,7 +209,7 @@ fn micro_batches_of_1_2_and_8_rows_give_the_same_gradient_and_the_same_metrics()
             batch.knobs.micro_tokens = 12 * rows;
             batch.knobs.recompute = recompute;
             let members: Vec<usize> = with_trained(&batch, &(0..8).collect::<Vec<_>>());
-            let count = micro_batches(&batch, &members, Device::Cpu).len();
+            let count = micro_batches(&decoder, &batch, &members).len();
             assert_eq!(count, 7usize.div_ceil(rows as usize));
             gradients(&decoder, &batch)
         };
@@ -253,7 +253,7 @@ fn packed_rows_say_what_padded_rows_say_and_what_each_says_alone() {
     let packed = logprobs_now(&decoder, &batch, &members);
     let mut alone = batch.clone();
     alone.knobs.micro_tokens = 1;
-    let count = micro_batches(&alone, &members, Device::Cpu).len();
+    let count = micro_batches(&decoder, &alone, &members).len();
     assert_eq!(count, members.len());
     let alone = logprobs_now(&decoder, &alone, &members);
     let padded = padded_log_softmax(&decoder, &batch);

@@ -1,7 +1,7 @@
 //! The rows of an update as tensors: micro-batches, their trained tokens, and what has to be known
 //! before the first mini-batch.
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::engine::{LearnBatch, LearnKnobs, LearnRow, Mismatch};
 
@@ -9,7 +9,7 @@ use super::batch::{heat, packs, token_budget};
 use super::decoder::Decoder;
 use super::loss::{Aggregation, Bounds, Denominators, PolicyForm, PolicyTerms, Tokens, importance};
 use super::precision::cast;
-use super::recompute::{Kept, Packed, head, logprobs, recomputes};
+use super::recompute::{Kept, Packed, head, kept_bytes, logprobs, recomputes};
 use super::score::host;
 
 /// Trained tokens of a row.
@@ -29,19 +29,34 @@ pub(super) fn only_trained<T: Copy>(mask: &[bool], list: &[T]) -> Vec<T> {
     pairs.filter(|(on, _)| **on).map(|(_, x)| *x).collect()
 }
 
+/// Activations that autograd may keep of a micro-batch whose size nobody has set, on the processor.
+const USUAL_BYTES: i64 = 1 << 30;
+
+/// Tokens of a micro-batch whose size nobody has set. On the processor a small model wants more tokens at
+/// once than a large one: its operators are so short that threads wait for each other (8,192 tokens take
+/// 0.75 of the time of 2,048 on two threads, docs/performance.md), and its activations are small.
+fn usual_tokens(decoder: &Decoder) -> usize {
+    let budget = token_budget(decoder.device);
+    if decoder.device != Device::Cpu {
+        return budget;
+    }
+    let fit = USUAL_BYTES / kept_bytes(decoder, Kind::Float).max(1);
+    (fit as usize).clamp(budget, 4 * budget)
+}
+
 /// Row numbers of what is computed at once: rows of like length together (equal lengths keep their
 /// order), at most `knobs.micro_tokens` tokens, without padding. Every micro-batch has at least one row.
 pub(super) fn micro_batches(
+    decoder: &Decoder,
     batch: &LearnBatch,
     members: &[usize],
-    device: Device,
 ) -> Vec<Vec<usize>> {
     let inputs = |row: usize| batch.rows[row].ids.len() - 1;
     let mut order = members.to_vec();
     order.sort_by_key(|&row| inputs(row));
     let lengths: Vec<usize> = order.iter().map(|&row| inputs(row)).collect();
     let budget = match batch.knobs.micro_tokens {
-        0 => token_budget(device),
+        0 => usual_tokens(decoder),
         tokens => tokens as usize,
     };
     packs(&lengths, budget)
@@ -262,7 +277,7 @@ pub(super) fn logprobs_now(
     let mut logprobs: Vec<Vec<f32>> = batch.rows.iter().map(|r| vec![0.0; r.ids.len()]).collect();
     let cast = tch::no_grad(|| cast(decoder, batch.knobs.precision));
     let decoder = cast.as_ref().unwrap_or(decoder);
-    for numbers in micro_batches(batch, members, decoder.device) {
+    for numbers in micro_batches(decoder, batch, members) {
         let micro = Micro::new(batch, numbers, decoder.device);
         let new = host(&micro.logprobs(decoder, &batch.knobs));
         fill_in(&mut logprobs, batch, &micro.numbers, &new);
