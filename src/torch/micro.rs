@@ -4,6 +4,7 @@
 use tch::{Device, Kind, Tensor};
 
 use crate::engine::{LearnBatch, LearnKnobs, LearnRow, Mismatch};
+use crate::trajectory::TokenId;
 
 use super::batch::{heat, packs, token_budget};
 use super::decoder::Decoder;
@@ -44,6 +45,13 @@ fn usual_tokens(decoder: &Decoder) -> usize {
     (fit as usize).clamp(budget, 4 * budget)
 }
 
+/// The ids of a row that are computed: those before its last trained one, since nobody asks what the
+/// model says after the others.
+fn inputs(row: &LearnRow) -> &[TokenId] {
+    let last = row.mask.iter().rposition(|trained| *trained).unwrap_or(0);
+    row.ids.get(..last).unwrap_or_default()
+}
+
 /// Row numbers of what is computed at once: rows of like length together (equal lengths keep their
 /// order), at most `knobs.micro_tokens` tokens, without padding. Every micro-batch has at least one row.
 pub(super) fn micro_batches(
@@ -51,10 +59,10 @@ pub(super) fn micro_batches(
     batch: &LearnBatch,
     members: &[usize],
 ) -> Vec<Vec<usize>> {
-    let inputs = |row: usize| batch.rows[row].ids.len() - 1;
+    let length = |row: usize| inputs(&batch.rows[row]).len();
     let mut order = members.to_vec();
-    order.sort_by_key(|&row| inputs(row));
-    let lengths: Vec<usize> = order.iter().map(|&row| inputs(row)).collect();
+    order.sort_by_key(|&row| length(row));
+    let lengths: Vec<usize> = order.iter().map(|&row| length(row)).collect();
     let budget = match batch.knobs.micro_tokens {
         0 => usual_tokens(decoder),
         tokens => tokens as usize,
@@ -88,7 +96,7 @@ impl Trained {
                 all.old.push(row.old_logprobs[at]);
                 all.advantages.push(row.advantages[at]);
             }
-            first += row.ids.len() as i64 - 1;
+            first += inputs(row).len() as i64;
         }
         all
     }
@@ -122,7 +130,7 @@ impl Micro {
         let rows: Vec<&LearnRow> = numbers.iter().map(|&number| &batch.rows[number]).collect();
         let (mut ids, mut positions, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
         for row in &rows {
-            let inputs = &row.ids[..row.ids.len() - 1];
+            let inputs = inputs(row);
             ids.extend(inputs.iter().map(|&id| i64::from(id)));
             positions.extend(0..inputs.len() as i64);
             lengths.push(inputs.len() as i64);
