@@ -67,6 +67,21 @@ pub(super) struct Habits {
     pub longest: usize,
 }
 
+impl std::fmt::Display for Habits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pooled = match self.pooling {
+            Pooling::Mean => "the mean of all tokens",
+            Pooling::First => "the first token",
+        };
+        let length = if self.normalize { ", of length 1" } else { "" };
+        write!(
+            f,
+            "{pooled}{length}; queries begin with {:?}, passages with {:?}; texts of at most {} tokens",
+            self.query_prefix, self.passage_prefix, self.longest
+        )
+    }
+}
+
 /// Reads config.json.
 pub(super) fn read_shape(folder: &Path) -> Result<BertShape, EngineError> {
     let path = folder.join(CONFIG);
@@ -135,7 +150,8 @@ pub(super) fn read_habits(folder: &Path, shape: &BertShape) -> Result<Habits, En
     // A link does not rename a model.
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let last = real.file_name().unwrap_or_default().to_string_lossy();
-    let name = format!("{last} {}", shape.name).to_lowercase();
+    let cached = name_in_cache(&real);
+    let name = format!("{last} {cached} {}", shape.name).to_lowercase();
     // As a word: letters that happen to stand in a folder's name say nothing.
     let is = |family: &str| {
         name.split(|letter: char| !letter.is_ascii_alphanumeric())
@@ -176,6 +192,15 @@ pub(super) fn read_habits(folder: &Path, shape: &BertShape) -> Result<Habits, En
         passage_prefix: prefix(&["passage", "document", "corpus"], by_name.1),
         longest: said.clamp(2, positions.max(2)),
     })
+}
+
+/// The name of a model in the cache of the Hugging Face Hub, `models--ORGANISATION--NAME/snapshots/..`;
+/// empty elsewhere.
+fn name_in_cache(folder: &Path) -> String {
+    let mut above = folder.ancestors().filter_map(Path::file_name);
+    above
+        .find_map(|part| Some(part.to_str()?.strip_prefix("models--")?.to_owned()))
+        .unwrap_or_default()
 }
 
 /// Pooling and normalisation as modules.json has them; none without that file.
@@ -255,6 +280,11 @@ pub(super) fn read_tensors(folder: &Path) -> Result<(BTreeMap<String, Tensor>, u
         read_file(&path, &bytes, &mut tensors)?;
     }
     Ok((tensors, hash.finish_128()))
+}
+
+/// A hash of a file.
+pub(super) fn hash_of(path: &Path) -> Result<u128, EngineError> {
+    Ok(XxHash3_128::oneshot(&read(path)?))
 }
 
 /// Adds the tensors of one file.

@@ -120,6 +120,7 @@ pub(super) fn failed(error: EngineError) -> RetrievalError {
 /// For each of `queries` [q, width] the best `count` rows of `vectors` [n, width].
 fn best(queries: &Tensor, vectors: &Tensor, count: usize) -> Vec<Vec<Hit>> {
     let total = vectors.size()[0];
+    let count = count.min(total as usize);
     let mut hits = vec![Vec::new(); queries.size()[0] as usize];
     let mut first = 0;
     while first < total {
@@ -158,6 +159,7 @@ fn build(
     let mut file = BufWriter::new(File::create(&path).map_err(writing)?);
     let total = corpus.len() as u64;
     let mut done = 0;
+    progress("indexing meanings", 0, total);
     let mut passages = corpus.iter();
     loop {
         let texts = passages

@@ -25,6 +25,9 @@ use folder::{Habits, Pooling};
 pub use index::DenseIndex;
 pub use near::NearIndex;
 
+/// File of the tokenizer.
+const TOKENIZER: &str = "tokenizer.json";
+
 /// What a text is to the encoder: some models want the two to begin differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -57,8 +60,10 @@ impl Encoder {
             let shape = folder::read_shape(folder)?;
             let habits = folder::read_habits(folder, &shape)?;
             let (tensors, weights) = folder::read_tensors(folder)?;
+            let words = folder::hash_of(&folder.join(TOKENIZER))?;
+            tracing::info!("encoder {folder:?}: {habits}");
             let fingerprint = format!(
-                "weights {weights:032x}, {} heads, {:?}, epsilon {:e}, {habits:?}",
+                "weights {weights:032x}, tokenizer {words:032x}, {} heads, {:?}, epsilon {:e}, {habits:?}",
                 shape.num_attention_heads, shape.activation, shape.norm_eps
             );
             let bert = Bert::assemble(shape, tensors, device)?;
@@ -140,7 +145,7 @@ impl Encoder {
 
 /// The tokenizer of a folder, cutting at `longest` tokens and padding nothing, whatever its file says.
 fn read_tokenizer(folder: &Path, longest: usize) -> Result<Tokenizer, EngineError> {
-    let path = folder.join("tokenizer.json");
+    let path = folder.join(TOKENIZER);
     let bad = |error: tokenizers::Error| {
         bad_file(
             &path,

@@ -114,6 +114,7 @@ fn options(width: usize) -> IndexOptions {
 
 /// The best `count` rows of a query.
 fn near(graph: &Index, query: &[f32], count: usize) -> Result<Vec<Hit>, String> {
+    let count = count.min(graph.size());
     graph.change_expansion_search(SEARCHING.0.max(count.saturating_mul(SEARCHING.1)));
     let found = graph
         .search(query, count)
@@ -155,6 +156,7 @@ fn build(
         .reserve(total as usize)
         .map_err(|error| broken(error.to_string()))?;
     let mut row = 0u64;
+    progress("linking meanings", 0, total);
     feed(&mut |vectors| {
         for vector in vectors.chunks_exact(width) {
             graph
@@ -225,6 +227,7 @@ mod tests {
             |take| take(&rows),
         )
         .unwrap();
+        assert_eq!(told.first(), Some(&(0, 5000)));
         assert_eq!(told.last(), Some(&(5000, 5000)));
         let graph = open(&folder.path().join(GRAPH)).unwrap();
         let mut found = 0;
@@ -250,6 +253,8 @@ mod tests {
                 .count();
         }
         assert!(found >= 980, "recall@10 {}", found as f64 / 1000.0);
+        let all = near(&graph, &queries[..WIDTH], usize::MAX).unwrap();
+        assert!(all.len() <= 5000, "more than there are");
         // The same vectors give the same graph.
         let again = tempfile::tempdir().unwrap();
         build(5000, WIDTH, again.path(), &mut |_, _, _| {}, |take| {

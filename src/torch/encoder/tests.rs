@@ -162,6 +162,21 @@ fn without_those_files_the_name_decides() {
 }
 
 #[test]
+fn a_folder_in_the_cache_of_the_hub_has_the_name_of_its_model() {
+    let folder = copy_with("modules.json", "");
+    let cache = tempfile::tempdir().unwrap();
+    let snapshots = cache.path().join("models--intfloat--e5-small/snapshots");
+    std::fs::create_dir_all(&snapshots).unwrap();
+    let snapshot = snapshots.join("0abc12");
+    std::fs::rename(folder.path(), &snapshot).unwrap();
+    let encoder = Encoder::open(&snapshot, &settings()).unwrap();
+    assert_eq!(encoder.habits.query_prefix, "query: ");
+    assert_eq!(encoder.habits.passage_prefix, "passage: ");
+    let told = encoder.habits.to_string();
+    assert!(told.contains("queries begin with \"query: \""), "{told}");
+}
+
+#[test]
 fn what_is_no_bert_encoder_is_refused_with_the_field_and_the_rule() {
     for (field, value, said) in [
         (
@@ -262,6 +277,15 @@ fn the_index_is_exact_built_once_and_follows_the_encoder() {
     let other = copy_with("sentence_bert_config.json", r#"{"max_seq_length": 3}"#);
     open(other.path(), &mut again);
     assert!(again, "another encoder is another index");
+    let words = std::fs::read_to_string(Path::new(FOLDER).join("tokenizer.json")).unwrap();
+    let other = copy_with("tokenizer.json", &format!("{words}\n"));
+    again = false;
+    open(other.path(), &mut again);
+    assert!(again, "another tokenizer is another index");
+    // More than there is, is all there is.
+    for count in [5, 10_000_000_000] {
+        assert_eq!(index.search(&queries, count).unwrap()[0].len(), 4);
+    }
 }
 
 #[test]
