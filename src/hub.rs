@@ -24,6 +24,8 @@ const FILES: [&str; 11] = [
     INDEX,
 ];
 const WEIGHTS: &str = "model.safetensors";
+/// What a model that a server runs is needed for here.
+const WORDS: [&str; 2] = ["config.json", "tokenizer.json"];
 const INDEX: &str = "model.safetensors.index.json";
 
 /// Why a model of the Hub is not there.
@@ -92,8 +94,21 @@ impl Hub {
     /// # Errors
     /// [`HubError`] with the remedy.
     pub fn folder(&self, name: &str) -> Result<PathBuf, HubError> {
+        self.folder_with(name, true)
+    }
+
+    /// The folder of the model `name`, with its tokenizer, but perhaps without weights: for runs in
+    /// which a server has them.
+    ///
+    /// # Errors
+    /// [`HubError`] with the remedy.
+    pub fn folder_of_words(&self, name: &str) -> Result<PathBuf, HubError> {
+        self.folder_with(name, false)
+    }
+
+    fn folder_with(&self, name: &str, weights: bool) -> Result<PathBuf, HubError> {
         let repo = repo(name)?;
-        if let Some(folder) = self.cached(&repo) {
+        if let Some(folder) = self.cached(&repo, weights) {
             return Ok(folder);
         }
         let unreachable = |problem: String| HubError::Unreachable {
@@ -105,16 +120,26 @@ impl Hub {
             return Err(unreachable("HF_HUB_OFFLINE is set".to_owned()));
         }
         tracing::info!("fetching {name} into {:?}", self.cache);
-        self.fetch(repo.clone())
+        self.fetch(repo.clone(), weights)
             .map_err(|error| unreachable(error.to_string()))?;
-        self.cached(&repo)
-            .ok_or_else(|| unreachable("it has no config.json with safetensors".to_owned()))
+        let needed = match weights {
+            true => "config.json with safetensors",
+            false => "config.json with tokenizer.json",
+        };
+        self.cached(&repo, weights)
+            .ok_or_else(|| unreachable(format!("it has no {needed}")))
     }
 
     /// The folder in the cache, if it is whole.
-    fn cached(&self, repo: &Repo) -> Option<PathBuf> {
+    fn cached(&self, repo: &Repo, weights: bool) -> Option<PathBuf> {
         let cached = Cache::new(self.cache.clone()).repo(repo.clone());
         let folder = cached.get("config.json")?.parent()?.to_owned();
+        if !weights {
+            let mut words = WORDS.iter();
+            return words
+                .all(|file| folder.join(file).exists())
+                .then_some(folder);
+        }
         if folder.join(WEIGHTS).exists() {
             return Some(folder);
         }
@@ -125,7 +150,7 @@ impl Hub {
             .then_some(folder)
     }
 
-    fn fetch(&self, repo: Repo) -> Result<(), ApiError> {
+    fn fetch(&self, repo: Repo, with_weights: bool) -> Result<(), ApiError> {
         let mut builder = ApiBuilder::from_env().with_cache_dir(self.cache.clone());
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint.clone());
@@ -145,7 +170,9 @@ impl Hub {
             } else {
                 name.ends_with(".safetensors") && !name.contains('/')
             };
-            if weights || FILES.contains(&name.as_str()) && !(one_file && name == INDEX) {
+            if weights && with_weights
+                || FILES.contains(&name.as_str()) && !(one_file && name == INDEX)
+            {
                 repo.get(&name)?;
             }
         }
@@ -293,6 +320,26 @@ mod tests {
             }
         });
         address
+    }
+
+    #[test]
+    fn where_a_server_has_the_weights_only_config_and_tokenizer_are_fetched() {
+        let server = server(&[
+            ("config.json", "{}"),
+            ("model.safetensors", "weights"),
+            ("tokenizer.json", "words"),
+        ]);
+        let cache = tempfile::tempdir().unwrap();
+        let hub = Hub::at(cache.path(), Some(&server));
+        let folder = hub.folder_of_words("some/model").unwrap();
+        assert!(folder.join("tokenizer.json").exists());
+        assert!(!folder.join("model.safetensors").exists());
+        let offline = Hub::at(cache.path(), None);
+        assert_eq!(offline.folder_of_words("some/model").unwrap(), folder);
+        assert!(offline.folder("some/model").is_err(), "half a model");
+        // Who needs the weights gets them all the same.
+        assert_eq!(hub.folder("some/model").unwrap(), folder);
+        assert!(folder.join("model.safetensors").exists());
     }
 
     #[test]

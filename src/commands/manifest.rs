@@ -10,7 +10,7 @@ use palimpsest::record::{RunFolder, fingerprint};
 use serde_json::{Map, Value, json};
 use twox_hash::XxHash3_128;
 
-use super::eval::TRANSCRIPTS;
+use super::eval::{TOKENIZER, TRANSCRIPTS};
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
@@ -58,6 +58,7 @@ pub fn manifest(
         "seeds": {"sampling": experiment.seed, "questions": experiment.evaluation.seed},
         "data": data,
         "policy": policy,
+        "tokenizer": described(&folder.file(TOKENIZER))?,
         "retriever": retriever,
         "trajectories": trajectories,
         "transcripts": described(&folder.file(TRANSCRIPTS))?,

@@ -15,7 +15,14 @@ pub fn settle_paths(experiment: &mut Experiment) -> anyhow::Result<()> {
         Ok(())
     };
     if let PolicySettings::Hub(name) = &experiment.policy {
-        let folder = Hub::from_env().folder(name)?;
+        let hub = Hub::from_env();
+        // A server that is only measured has its weights.
+        let on_server = experiment.engine.generator.server().is_some() && !experiment.trains();
+        let folder = if on_server {
+            hub.folder_of_words(name)?
+        } else {
+            hub.folder(name)?
+        };
         experiment.policy = PolicySettings::Folder(folder.display().to_string());
     }
     if let PolicySettings::Folder(folder) = &mut experiment.policy {
