@@ -1,6 +1,8 @@
 //! `palimpsest serve`: a corpus over HTTP.
 
 use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -10,6 +12,10 @@ use tokio::net::TcpListener;
 
 use super::library::{Bar, open_library};
 use crate::arguments::Serve;
+
+/// Addresses far away, of documentation: nobody is there.
+const FAR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 /// Runs the command until Ctrl-C or SIGTERM.
 pub fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
@@ -46,11 +52,10 @@ pub fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             })?;
         let address = listener.local_addr()?;
         writeln!(std::io::stdout(), "http://{address}")?;
-        if let Some(folder) = &arguments.save_dir {
-            std::fs::create_dir_all(folder)?;
-            let name = format!("Host{}_IP{}.txt", address.ip(), address.port());
-            std::fs::write(folder.join(name), format!("{address}\n"))?;
-        }
+        let told = match &arguments.save_dir {
+            Some(folder) => Some(tell_clients(folder, address)?),
+            None => None,
+        };
         tracing::info!(
             "{} passages at http://{address}; stop with Ctrl-C",
             library.corpus.len()
@@ -61,7 +66,64 @@ pub fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
                 std::future::pending::<()>().await;
             }
         };
-        answer(listener, library, limits, stop).await?;
+        let ended = answer(listener, library, limits, stop).await;
+        if let Some(file) = told {
+            // Nobody should look for a server that is gone.
+            std::fs::remove_file(&file).with_context(|| format!("{file:?} cannot be removed"))?;
+        }
+        ended?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Writes the file by which ASearcher's clients find their server, under an address that others can
+/// reach.
+fn tell_clients(folder: &Path, address: SocketAddr) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let address = SocketAddr::new(reachable(address.ip()), address.port());
+    let name = format!("Host{}_IP{}.txt", address.ip(), address.port());
+    let file = folder.join(name);
+    std::fs::write(&file, format!("{address}\n"))
+        .with_context(|| format!("{file:?} cannot be written"))?;
+    Ok(file)
+}
+
+/// The address under which this machine is known, where a server listens at all of them: the one that
+/// it would send from. No packet is sent.
+fn reachable(listening: IpAddr) -> IpAddr {
+    let (any, far, loopback): (IpAddr, IpAddr, IpAddr) = match listening {
+        address if !address.is_unspecified() => return address,
+        IpAddr::V4(any) => (any.into(), FAR_V4.into(), Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(any) => (any.into(), FAR_V6.into(), Ipv6Addr::LOCALHOST.into()),
+    };
+    UdpSocket::bind((any, 0))
+        .and_then(|socket| {
+            socket.connect((far, 9))?;
+            socket.local_addr()
+        })
+        .map_or(loopback, |from| from.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_an_address_that_they_can_ask() {
+        let folder = tempfile::tempdir().unwrap();
+        for (listening, known) in [
+            ("127.0.0.1:80", true),
+            ("0.0.0.0:80", false),
+            ("[::]:80", false),
+        ] {
+            let file = tell_clients(folder.path(), listening.parse().unwrap()).unwrap();
+            let told: SocketAddr = std::fs::read_to_string(file)
+                .unwrap()
+                .trim()
+                .parse()
+                .unwrap();
+            assert!(!told.ip().is_unspecified(), "{listening}: {told}");
+            assert_eq!(told.to_string() == listening, known, "{told}");
+        }
+    }
 }

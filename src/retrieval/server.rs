@@ -14,6 +14,7 @@
 //! two queries up; here the shape never depends on them.
 
 mod answer;
+mod body;
 mod connections;
 
 use std::future::{Future, IntoFuture as _};
@@ -93,6 +94,8 @@ pub async fn serve(
         .route("/retrieve", post(on_retrieve))
         .route("/access", post(on_access))
         .route("/health", get(on_health))
+        .fallback(|| async { Refusal::not_found() })
+        .method_not_allowed_fallback(|| async { Refusal::wrong_method() })
         .layer(DefaultBodyLimit::max(limits.body_bytes))
         .with_state(server);
     let stopping = Arc::new(Notify::new());

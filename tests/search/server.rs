@@ -95,13 +95,25 @@ fn wrong_and_oversized_requests_are_refused_in_fastapis_words() {
         r#"{"queries": "one"}"#,
         r#"{"queries": [1]}"#,
         r#"{"queries": ["a"], "topk": -1}"#,
+        r#"{"queries": ["a"], "topk": "three"}"#,
+        r#"[["demon"], 3, true]"#,
     ] {
         let (status, answer) = ask("/retrieve", body);
         assert_eq!(status, 422, "{body}");
         assert!(answer["detail"][0]["msg"].is_string(), "{body}: {answer}");
     }
     assert_eq!(ask("/access", r#"{"queries": []}"#).0, 422);
-    assert_eq!(ask("/nothing", "{}").0, 404);
+    let not = |status: u16, detail: &str| (status, json!({"detail": detail}));
+    assert_eq!(ask("/nothing", "{}"), not(404, "Not Found"));
+    assert_eq!(ask("/health", "{}"), not(405, "Method Not Allowed"));
+    // What pydantic takes for a number or a truth value.
+    for (topk, scores) in [(json!("2"), json!("true")), (json!(2.0), json!(1))] {
+        let body = json!({"queries": ["Ulm"], "topk": topk, "return_scores": scores});
+        let (status, answer) = ask("/retrieve", &body.to_string());
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["result"][0].as_array().unwrap().len(), 2);
+        assert!(answer["result"][0][0]["score"].is_number(), "{answer}");
+    }
     let many = json!({"queries": vec!["a"; 50_000], "topk": 4}).to_string();
     let (status, answer) = ask("/retrieve", &many);
     assert_eq!(status, 422);

@@ -8,10 +8,9 @@ use axum::extract::{FromRequest as _, Request};
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::body::Body;
 use super::{ServeLimits, Server, Work, time};
 use crate::retrieval::{Library, RetrievalError};
 
@@ -38,11 +37,26 @@ impl Refusal {
 
     /// A body that breaks a rule, as FastAPI says it.
     fn body(problem: impl Into<String>) -> Self {
+        Self::rule("value_error", &["body"], problem)
+    }
+
+    /// The same with the kind of the fault and its place in the body.
+    pub(super) fn rule(kind: &str, place: &[&str], problem: impl Into<String>) -> Self {
         let problem: String = problem.into();
         Self {
             status: StatusCode::UNPROCESSABLE_ENTITY,
-            detail: json!([{"type": "value_error", "loc": ["body"], "msg": problem}]),
+            detail: json!([{"type": kind, "loc": place, "msg": problem}]),
         }
+    }
+
+    /// There is no such route.
+    pub(super) fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "Not Found")
+    }
+
+    /// The route is asked by another method.
+    pub(super) fn wrong_method() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
     }
 }
 
@@ -117,50 +131,34 @@ impl Server {
     }
 }
 
-#[derive(Deserialize)]
-struct Retrieve {
-    queries: Vec<String>,
-    #[serde(default)]
-    topk: Option<usize>,
-    #[serde(default)]
-    return_scores: bool,
-}
-
-#[derive(Deserialize)]
-struct Access {
-    urls: Vec<String>,
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| Refusal::body(error.to_string()))
-}
-
 /// `/retrieve`: for every query its passages, best first.
 pub(super) fn retrieve(
     library: &Library,
     limits: &ServeLimits,
     body: &[u8],
 ) -> Result<Value, Refusal> {
-    let asked: Retrieve = parse(body)?;
-    let count = asked.topk.filter(|count| *count > 0).unwrap_or(limits.topk);
+    let body = Body::parse(body)?;
+    let (queries, topk) = (body.texts("queries")?, body.count("topk")?);
+    let return_scores = body.truth("return_scores")?;
+    let count = topk.filter(|count| *count > 0).unwrap_or(limits.topk);
     let count = count.min(library.corpus.len());
-    if asked.queries.len().saturating_mul(count) > MOST_PASSAGES {
+    if queries.len().saturating_mul(count) > MOST_PASSAGES {
         return Err(Refusal::body(format!(
             "{} queries with {count} passages each are more than {MOST_PASSAGES} passages; ask in parts",
-            asked.queries.len()
+            queries.len()
         )));
     }
-    let found = if asked.queries.is_empty() {
+    let found = if queries.is_empty() {
         Vec::new()
     } else {
-        library.retriever.search(&asked.queries, count)?
+        library.retriever.search(&queries, count)?
     };
     let mut result = Vec::with_capacity(found.len());
     for hits in found {
         let mut rows = Vec::with_capacity(hits.len());
         for hit in hits {
             let row = Value::Object(library.corpus.row(hit.passage)?);
-            rows.push(if asked.return_scores {
+            rows.push(if return_scores {
                 json!({"document": row, "score": hit.score})
             } else {
                 row
@@ -173,15 +171,15 @@ pub(super) fn retrieve(
 
 /// `/access`: for every address its page, or null.
 pub(super) fn access(library: &Library, _: &ServeLimits, body: &[u8]) -> Result<Value, Refusal> {
-    let asked: Access = parse(body)?;
-    if asked.urls.len() > MOST_PASSAGES {
+    let urls = Body::parse(body)?.texts("urls")?;
+    if urls.len() > MOST_PASSAGES {
         return Err(Refusal::body(format!(
             "{} addresses are more than {MOST_PASSAGES}; ask in parts",
-            asked.urls.len()
+            urls.len()
         )));
     }
-    let mut pages = Vec::with_capacity(asked.urls.len());
-    for url in &asked.urls {
+    let mut pages = Vec::with_capacity(urls.len());
+    for url in &urls {
         pages.push(
             library
                 .corpus
