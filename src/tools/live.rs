@@ -88,7 +88,10 @@ impl LivePages {
     /// One request, to addresses that were checked.
     async fn open(&self, url: &Url) -> Result<Response, LiveError> {
         let no_address = || LiveError::NoAddress(url.to_string());
-        if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() {
+        if !matches!(url.scheme(), "http" | "https")
+            || !url.username().is_empty()
+            || url.password().is_some()
+        {
             return Err(no_address());
         }
         let host = url.host_str().ok_or_else(no_address)?;
@@ -146,12 +149,17 @@ async fn text_of(mut response: Response) -> Result<String, LiveError> {
         }
     }
     bytes.truncate(PAGE_BYTES);
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(if kind.contains("html") {
-        text_of_html(&text)
-    } else {
-        text.into_owned()
-    })
+    // A long page is work, and the runtime's threads only wait.
+    let read = tokio::task::spawn_blocking(move || {
+        let text = String::from_utf8_lossy(&bytes);
+        if kind.contains("html") {
+            text_of_html(&text)
+        } else {
+            text.into_owned()
+        }
+    });
+    read.await
+        .map_err(|_| LiveError::Unreachable("it cannot be read".to_owned()))
 }
 
 /// `<access>`: what another tool has, else the live page.

@@ -119,6 +119,7 @@ fn nothing_of_this_machine_or_its_network_is_read_by_address_name_or_redirect() 
         "ftp://127.0.0.1/",
         "page",
         "http://user@127.0.0.1/",
+        "http://:secret@127.0.0.1/",
     ] {
         let refused = runtime.block_on(live.read(url));
         assert!(
