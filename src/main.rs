@@ -53,7 +53,36 @@ fn main() -> ExitCode {
         None => commands::train(&arguments.train, commands::Beside::default()),
     };
     outcome.unwrap_or_else(|error| {
-        tracing::error!("{error:#}");
+        tracing::error!("{}", with_causes(&error));
         ExitCode::from(1)
     })
+}
+
+/// An error with its causes; a cause that the text before it tells already is not told again.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let said = cause.to_string();
+        if text.is_empty() {
+            text = said;
+        } else if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let missing = || std::io::Error::other("no such file");
+        let error = palimpsest::retrieval::RetrievalError::reading("c.jsonl".as_ref(), missing());
+        let told = with_causes(&anyhow::Error::from(error));
+        assert_eq!(told, "cannot read \"c.jsonl\": no such file");
+        let error = anyhow::Error::from(missing()).context("the corpus is not there");
+        assert_eq!(with_causes(&error), "the corpus is not there: no such file");
+    }
 }

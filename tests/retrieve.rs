@@ -79,7 +79,26 @@ fn a_line_a_question_and_a_last_one_with_the_recall() {
     assert!(folder.path().join("c.jsonl.index").is_dir());
     let one = lines(&retrieve(folder.path(), &["--topk", "1", "--json"]));
     assert_eq!(one[3]["recall@1"], 0.25);
-    assert_eq!(one[3].get("recall@5"), None, "deeper than what was found");
+    // Deeper than what was asked for: the key is there, and no number that means another depth.
+    assert_eq!(one[3].get("recall@5"), Some(&Value::Null));
+    assert_eq!(one[3].get("recall@10"), Some(&Value::Null));
+}
+
+#[test]
+fn more_passages_than_there_are_may_be_asked_for_and_answers_need_not_be_known() {
+    let folder = small();
+    let questions = [
+        r#"{"id": "a", "question": "Where is Ulm?", "supporting_titles": ["Ulm"]}"#,
+        r#"{"question": "Old towns?", "golden_answers": [], "supporting_titles": ["Rome"]}"#,
+    ];
+    std::fs::write(folder.path().join("q.jsonl"), questions.join("\n")).unwrap();
+    let found = lines(&retrieve(
+        folder.path(),
+        &["--topk", "10000000000", "--json"],
+    ));
+    assert_eq!(found[0]["titles"][0], "Ulm");
+    assert_eq!(found[2]["recall@5"], 1.0);
+    assert_eq!(found[2]["n"], 2);
 }
 
 #[cfg(feature = "torch")]
@@ -94,6 +113,16 @@ fn dense_and_hybrid_search_with_the_encoder_of_a_folder() {
         // An exact index ranks every passage.
         assert_eq!(found[1]["passages"].as_array().unwrap().len(), 3, "{mode}");
         assert_eq!(found[3]["n"], 2);
+        for index in ["exact", "hnsw"] {
+            let arguments = ["--mode", mode, "--encoder", ENCODER, "--index", index];
+            let more = [&arguments[..], &["--topk", "10000000000", "--json"]].concat();
+            let all = lines(&retrieve(folder.path(), &more));
+            assert_eq!(
+                all[1]["passages"].as_array().unwrap().len(),
+                3,
+                "{mode} {index}"
+            );
+        }
     }
     let none = retrieve(folder.path(), &["--mode", "dense", "--encoder", "no/such"]);
     assert_eq!(none.status.code(), Some(1));
@@ -117,6 +146,9 @@ fn a_wrong_row_ends_the_command_with_file_and_line() {
     let told = said(&output);
     assert!(told.contains("c.jsonl\", line 2"), "{told}");
     assert!(output.stdout.is_empty());
+    std::fs::remove_file(folder.path().join("c.jsonl")).unwrap();
+    let told = said(&retrieve(folder.path(), &["--json"]));
+    assert_eq!(told.matches("No such file").count(), 1, "{told}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use palimpsest::experiment::{DenseKind, EngineSettings, find_path};
@@ -83,30 +84,41 @@ fn dense(
     )?)
 }
 
-/// A progress bar that changes with what is being done; nothing is drawn for what is done at once.
+/// Less time than this is no time.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// A progress bar that changes with what is being done; nothing stays of what is done at once.
 #[derive(Default)]
 pub struct Bar {
-    at: Option<(&'static str, Progress)>,
+    at: Option<(&'static str, Instant, Progress)>,
 }
 
 impl Bar {
     /// So much of `what` is done.
     pub fn tell(&mut self, what: &'static str, done: u64, total: u64) {
-        if self.at.as_ref().is_none_or(|(at, _)| *at != what) {
+        if self.at.as_ref().is_none_or(|(at, ..)| *at != what) {
             self.end();
             if done >= total {
                 return;
             }
-            self.at = Some((what, Progress::new(what, total, 0, PlainLines::Sparse)));
+            let progress = Progress::new(what, total, 0, PlainLines::Sparse);
+            self.at = Some((what, Instant::now(), progress));
         }
-        if let Some((_, progress)) = &mut self.at {
-            progress.advance(done, "");
+        match &mut self.at {
+            Some((_, began, _)) if done >= total && began.elapsed() < AT_ONCE => {
+                if let Some((_, _, progress)) = self.at.take() {
+                    progress.forget();
+                }
+            }
+            // The beginning is shown, and no line.
+            Some((_, _, progress)) if done > 0 => progress.advance(done, ""),
+            _ => {}
         }
     }
 
     /// Nothing more is done.
     pub fn end(&mut self) {
-        if let Some((_, progress)) = self.at.take() {
+        if let Some((_, _, progress)) = self.at.take() {
             progress.finish();
         }
     }

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use palimpsest::retrieval::{Library, recall_at};
-use palimpsest::task::search::{SearchQuestion, read_questions};
+use palimpsest::retrieval::{Library, recall_at, same_title};
+use palimpsest::task::search::{SearchQuestion, read_queries};
 use serde_json::{Map, Value, json};
 
 use super::library::{Bar, open_library};
@@ -17,7 +17,7 @@ const DEPTHS: [usize; 2] = [5, 10];
 
 /// Runs the command.
 pub fn retrieve(arguments: &Retrieve) -> anyhow::Result<ExitCode> {
-    let questions = read_questions(&arguments.questions)?;
+    let questions = read_queries(&arguments.questions)?;
     let mut bar = Bar::default();
     let Library { corpus, retriever } = open_library(&arguments.finding, &mut bar)?;
     bar.end();
@@ -44,12 +44,11 @@ pub fn retrieve(arguments: &Retrieve) -> anyhow::Result<ExitCode> {
                 writeln!(out, "{line}")?;
             } else {
                 writeln!(out, "{}", question.text())?;
+                let wanted = &question.supporting_titles;
+                let wanted: Vec<String> = wanted.iter().map(|title| same_title(title)).collect();
                 for (title, hit) in titles.iter().zip(&hits) {
-                    let mark = if question.supporting_titles.contains(title) {
-                        '*'
-                    } else {
-                        ' '
-                    };
+                    let supports = wanted.contains(&same_title(title));
+                    let mark = if supports { '*' } else { ' ' };
                     writeln!(out, "  {mark} {:9.3}  {title}", hit.score)?;
                 }
             }
@@ -65,6 +64,8 @@ pub fn retrieve(arguments: &Retrieve) -> anyhow::Result<ExitCode> {
 
 /// Recall of supporting titles, over the questions that name some.
 struct Recall {
+    /// Passages that were asked for.
+    count: usize,
     depths: Vec<usize>,
     sums: Vec<f64>,
     n: u32,
@@ -72,7 +73,7 @@ struct Recall {
 
 impl Recall {
     fn new(count: usize) -> Self {
-        let mut depths: Vec<usize> = DEPTHS.into_iter().filter(|depth| *depth <= count).collect();
+        let mut depths = DEPTHS.to_vec();
         if !depths.contains(&count) {
             depths.push(count);
             depths.sort_unstable();
@@ -80,6 +81,7 @@ impl Recall {
         Self {
             sums: vec![0.0; depths.len()],
             depths,
+            count,
             n: 0,
         }
     }
@@ -94,13 +96,16 @@ impl Recall {
         }
     }
 
-    /// (name, mean); no mean without a question that names titles.
+    /// (name, mean); no mean without a question that names titles, nor of more than was asked for.
     fn means(&self) -> Vec<(String, Option<f64>)> {
         let mean = |sum: &f64| (self.n > 0).then(|| sum / f64::from(self.n));
         self.depths
             .iter()
             .zip(&self.sums)
-            .map(|(depth, sum)| (format!("recall@{depth}"), mean(sum)))
+            .map(|(depth, sum)| {
+                let known = *depth <= self.count;
+                (format!("recall@{depth}"), mean(sum).filter(|_| known))
+            })
             .collect()
     }
 
@@ -121,7 +126,7 @@ impl Recall {
         let means: Vec<String> = self
             .means()
             .into_iter()
-            .map(|(name, mean)| format!("{name} {:.3}", mean.unwrap_or(0.0)))
+            .filter_map(|(name, mean)| Some(format!("{name} {:.3}", mean?)))
             .collect();
         format!("{} over {} questions", means.join("  "), self.n)
     }

@@ -59,6 +59,13 @@ impl Progress {
         }
     }
 
+    /// Ends a stage that took no time: nothing of it stays on the screen.
+    pub fn forget(self) {
+        if let Shown::Bar(bar) = self.shown {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Ends the stage; the last state stays on the screen.
     pub fn finish(self) {
         if let Shown::Bar(bar) = self.shown {

@@ -16,6 +16,8 @@ use twox_hash::XxHash3_128;
 
 use super::{OnProgress, RetrievalError};
 
+/// What some programs of Windows begin a text with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// How many rows pass between two words on progress.
 const TOLD_EVERY: u64 = 1_000;
 
@@ -65,7 +67,7 @@ pub struct Corpus {
 
 impl Corpus {
     /// Reads through a file once, checks every row, and keeps where rows and pages are. Empty lines
-    /// are passed over.
+    /// and a byte order mark are passed over.
     ///
     /// # Errors
     /// [`RetrievalError::BadRow`] naming file, line and what is wrong; [`RetrievalError::Empty`].
@@ -77,6 +79,7 @@ impl Corpus {
         let mut hash = XxHash3_128::new();
         let (mut rows, mut pages) = (Vec::new(), Vec::new());
         let (mut start, mut number, mut line) = (0u64, 0u64, Vec::new());
+        progress("reading the corpus", 0, size);
         loop {
             line.clear();
             let length = lines.read_until(b'\n', &mut line).map_err(reading)?;
@@ -85,13 +88,19 @@ impl Corpus {
             }
             number += 1;
             hash.write(&line);
-            if !line.trim_ascii().is_empty() {
-                let passage = parse(path, number, &line)?;
+            let row_begins = match number {
+                1 if line.starts_with(BYTE_ORDER_MARK) => BYTE_ORDER_MARK.len(),
+                _ => 0,
+            };
+            let text = line.get(row_begins..).unwrap_or(&[]);
+            if !text.trim_ascii().is_empty() {
+                let passage = parse(path, number, text)?;
                 let row = u32::try_from(rows.len()).unwrap_or(u32::MAX);
                 if !passage.url.is_empty() {
                     pages.push((page_hash(&passage.url), row));
                 }
-                let length = u32::try_from(length).unwrap_or(u32::MAX);
+                let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+                let start = start + row_begins as u64;
                 rows.push(RowPlace { start, length });
             }
             start += length as u64;
@@ -333,6 +342,19 @@ mod tests {
         assert_eq!(corpus.page("http://elsewhere").unwrap(), None);
         assert!(corpus.passage(3).is_err());
         assert_eq!(corpus.iter().count(), 3);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        let (_folder, opened) =
+            corpus("\u{feff}{\"contents\": \"Ulm\"}\n{\"contents\": \"Rome\"}\n");
+        let corpus = opened.unwrap();
+        let titles: Vec<String> = corpus
+            .iter()
+            .map(|passage| passage.unwrap().title().to_owned())
+            .collect();
+        assert_eq!(titles, ["Ulm", "Rome"]);
+        assert_eq!(corpus.row(0).unwrap()["contents"], "Ulm");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Hybrid(pub Vec<Arc<dyn Retriever>>);
 
 impl Retriever for Hybrid {
     fn search(&self, queries: &[String], count: usize) -> Result<Vec<Vec<Hit>>, RetrievalError> {
-        let depth = (count * DEPTH).max(DEPTH_LEAST);
+        let depth = count.saturating_mul(DEPTH).max(DEPTH_LEAST);
         let lists = self
             .0
             .iter()
@@ -72,5 +72,29 @@ mod tests {
         // 3 stands in both lists; 1 and 4 lead one each and are equal, so corpus order decides.
         assert_eq!(order, [3, 1, 4]);
         assert!((fused[0].score - (1.0 / 63.0 + 1.0 / 62.0)).abs() < 1e-6);
+    }
+
+    /// Gives as many as it is asked for, up to three.
+    struct Three;
+
+    impl Retriever for Three {
+        fn search(
+            &self,
+            queries: &[String],
+            count: usize,
+        ) -> Result<Vec<Vec<Hit>>, RetrievalError> {
+            let all = (0..3u32).map(|passage| Hit {
+                passage,
+                score: 1.0,
+            });
+            Ok(vec![all.take(count).collect(); queries.len()])
+        }
+    }
+
+    #[test]
+    fn more_than_there_is_may_be_asked_for() {
+        let both = Hybrid(vec![Arc::new(Three), Arc::new(Three)]);
+        let found = both.search(&["q".to_owned()], usize::MAX).unwrap();
+        assert_eq!(found[0].len(), 3);
     }
 }

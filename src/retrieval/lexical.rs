@@ -86,6 +86,8 @@ impl LexicalIndex {
 impl Retriever for LexicalIndex {
     fn search(&self, queries: &[String], count: usize) -> Result<Vec<Vec<Hit>>, RetrievalError> {
         let searcher = self.reader.searcher();
+        // There is room for as many as are asked for, so there are no more than there can be.
+        let count = count.min(searcher.num_docs() as usize);
         let rows = searcher
             .segment_readers()
             .iter()
@@ -144,6 +146,7 @@ fn build(corpus: &Corpus, folder: &Path, progress: OnProgress<'_>) -> Result<(),
         .map_err(failed)?;
     writer.set_merge_policy(Box::new(NoMergePolicy));
     let total = corpus.len() as u64;
+    progress("indexing words", 0, total);
     for (number, passage) in (0u64..).zip(corpus.iter()) {
         let mut document = TantivyDocument::default();
         document.add_text(text, passage?.contents);
@@ -186,7 +189,7 @@ mod tests {
         let mut told = Vec::new();
         let index =
             LexicalIndex::open(&corpus, &mut |what, done, _| told.push((what, done))).unwrap();
-        assert_eq!(told, [("indexing words", 4)]);
+        assert_eq!(told, [("indexing words", 0), ("indexing words", 4)]);
         let again = LexicalIndex::open(&corpus, &mut |_, _, _| panic!("it is there")).unwrap();
         let find = |query: &str, count| -> Vec<u32> {
             let queries = [query.to_owned()];
@@ -195,6 +198,7 @@ mod tests {
             found[0].iter().map(|hit| hit.passage).collect()
         };
         assert_eq!(find("Which minster?", 10), [2, 0]);
+        assert_eq!(find("Which minster?", usize::MAX), [2, 0]);
         assert_eq!(find("italian cities in Italy", 1), [1]);
         assert_eq!(find("the of a", 10), [0u32; 0]);
         assert_eq!(find("", 10), [0u32; 0]);

@@ -21,7 +21,7 @@ pub use error::RetrievalError;
 pub use hybrid::{Hybrid, fuse};
 pub use lexical::LexicalIndex;
 pub use library::{Library, OpenDense, no_dense};
-pub use recall::recall_at;
+pub use recall::{recall_at, same_title};
 pub use server::{ServeLimits, serve};
 
 /// A passage that was found.
@@ -35,7 +35,8 @@ pub struct Hit {
 
 /// Finds passages.
 pub trait Retriever: Send + Sync {
-    /// For every query the best `count` passages, best first; equal scores in corpus order.
+    /// For every query the best `count` passages, or all that fit where these are fewer, best first;
+    /// equal scores in corpus order.
     ///
     /// # Errors
     /// [`RetrievalError`] if the index fails.

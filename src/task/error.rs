@@ -59,9 +59,19 @@ pub enum TaskError {
         path: PathBuf,
         /// What is counted: `line` or `row`.
         unit: &'static str,
-        /// Where, counted from 1; 0 for the file as a whole.
+        /// Where, counted from 1.
         number: usize,
         /// What is wrong, and the rule.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A file of questions is no file that can be read.
+    #[error("{path:?}: {problem}; {remedy}")]
+    BadQuestions {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
         problem: String,
         /// What to do.
         remedy: &'static str,
@@ -76,13 +86,15 @@ pub enum TaskError {
     },
     /// Too few questions for so many objectives.
     #[error(
-        "the {questions} questions in {path:?} give no question with {objectives} objectives; name a file of more, or ask for fewer objectives"
+        "the {questions} questions in {path:?} give no question with {objectives} objectives: they have {having} each, and only such with 1 are put together; name a file of more, or ask for another number of objectives"
     )]
     TooFewQuestions {
         /// The file.
         path: PathBuf,
         /// How many it has.
         questions: usize,
+        /// How many objectives they have, as words.
+        having: String,
         /// How many are wanted in one.
         objectives: u32,
     },

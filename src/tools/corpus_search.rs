@@ -6,6 +6,9 @@ use crate::experiment::ResultShape;
 use crate::retrieval::{Library, Passage, RetrievalError};
 use crate::trajectory::Action;
 
+/// What verl says where nothing was found.
+const NOTHING: &str = "No search results found.";
+
 /// Finds the passages that fit a query best.
 pub struct CorpusSearch {
     /// Where.
@@ -71,9 +74,11 @@ pub(super) fn told(passages: &[Passage], shape: ResultShape) -> String {
         })
         .collect();
     match shape {
+        // Search-R1's servers always find something; an empty result would tell nothing.
+        ResultShape::SearchR1 if shown.is_empty() => NOTHING.to_owned(),
         ResultShape::SearchR1 => search_r1_text(&shown),
         ResultShape::Asearcher => asearcher_text(&shown),
-        ResultShape::Verl if shown.is_empty() => verl_json("No search results found."),
+        ResultShape::Verl if shown.is_empty() => verl_json(NOTHING),
         ResultShape::Verl => verl_json(&verl_text(&shown)),
     }
 }
@@ -122,6 +127,8 @@ mod tests {
             assert!(page.ends_with("Its mayor is Ann Lee."), "{page}");
             let none = call(Action::Access("http://127.0.0.1/".into()));
             assert_eq!(none, "No More Information is Found for this URL.");
+            let nothing = call(Action::Search("zzz".into()));
+            assert!(nothing.contains("No search results"), "{nothing}");
             let tea = call(Action::Search("tea".into()));
             assert!(
                 !task.render_tool(&tea).0.contains("<mem>"),

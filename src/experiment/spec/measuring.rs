@@ -41,7 +41,7 @@ settings! {
 
 choice! {
     /// Which entities a question may ask about. Evaluation entities are never trained on.
-    Split: Copy Eq {
+    Split: Copy Eq PartialOrd Ord {
         /// Entities for the cold start and RL.
         "Train" => Train,
         /// Entities for choosing settings.

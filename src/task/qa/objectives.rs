@@ -22,14 +22,27 @@ pub fn split_answers(answer: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The questions of `q1; q2; ...`, if there are `count` of them.
+/// The questions of `q1; q2; ...`, if there are `count` of them. One that has a `;` of its own is told
+/// apart where `; ` parts them, or the end of a question (`?;`).
 #[must_use]
 pub fn split_questions(text: &str, count: usize) -> Option<Vec<&str>> {
     if count == 1 {
         return Some(vec![text.trim_matches(is_space)]);
     }
-    let questions = split_answers(text);
-    (questions.len() == count).then_some(questions)
+    let plain = split_answers(text);
+    if plain.len() == count {
+        return Some(plain);
+    }
+    let spaced: Vec<&str> = text.split("; ").map(bare).collect();
+    let ended: Vec<&str> = text.split_inclusive("?;").map(bare).collect();
+    [spaced, ended]
+        .into_iter()
+        .find(|parts| parts.len() == count && !parts.contains(&""))
+}
+
+/// A question without the spaces and separators around it.
+fn bare(part: &str) -> &str {
+    part.trim_matches(|letter| letter == SEPARATOR || is_space(letter))
 }
 
 /// What an answer scored, objective by objective.
@@ -140,5 +153,18 @@ mod tests {
             Some(vec!["Where; or who?"])
         );
         assert_eq!(split_questions("Where? Who?", 2), None);
+    }
+
+    #[test]
+    fn a_question_may_hold_a_semicolon_among_others() {
+        assert_eq!(
+            split_questions("Which of a; b?; What is tea?", 2),
+            Some(vec!["Which of a; b?", "What is tea?"])
+        );
+        assert_eq!(
+            split_questions("a;b or c; d", 2),
+            Some(vec!["a;b or c", "d"])
+        );
+        assert_eq!(split_questions("a; b; c", 2), None);
     }
 }

@@ -5,16 +5,22 @@ use rand::seq::SliceRandom as _;
 use super::question::SearchQuestion;
 use crate::random::{Domain, stream};
 
-/// Puts `objectives` questions at a time together to one, as MEM1 does: within each source, in an
-/// order drawn by `seed`, consecutive questions; a remainder is left out. The same seed gives the
-/// same questions. One objective: the questions as they are.
+/// The questions with `objectives` objectives: those that have so many in the file, in its order, then
+/// single ones put together as MEM1 does: within each source, in an order drawn by `seed`, consecutive
+/// questions; a remainder is left out. The same seed gives the same questions.
 #[must_use]
 pub fn compose(questions: &[SearchQuestion], objectives: usize, seed: u64) -> Vec<SearchQuestion> {
+    let of = |count: usize| {
+        questions
+            .iter()
+            .filter(move |question| question.objectives.len() == count)
+    };
+    let mut composed: Vec<SearchQuestion> = of(objectives).cloned().collect();
     if objectives <= 1 {
-        return questions.to_vec();
+        return composed;
     }
     let mut sources: Vec<(&str, Vec<&SearchQuestion>)> = Vec::new();
-    for question in questions {
+    for question in of(1) {
         match sources
             .iter_mut()
             .find(|(name, _)| *name == question.source)
@@ -23,7 +29,6 @@ pub fn compose(questions: &[SearchQuestion], objectives: usize, seed: u64) -> Ve
             None => sources.push((&question.source, vec![question])),
         }
     }
-    let mut composed = Vec::new();
     for (number, (source, mut of_source)) in (0u32..).zip(sources) {
         let mut rng = stream(seed, Domain::Composition, number, objectives as u32, 0);
         of_source.shuffle(&mut rng);

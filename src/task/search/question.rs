@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 pub struct Asked {
     /// The question.
     pub question: String,
-    /// The right answers, the preferred alias first. At least one.
+    /// The right answers, the preferred alias first. At least one, but for questions that are only
+    /// looked up.
     pub gold: Vec<String>,
 }
 

@@ -21,27 +21,37 @@ use crate::task::qa::{is_space, split_questions};
 /// Fields that may hold the right answers, in order of preference.
 const GOLD_FIELDS: [&str; 4] = ["golden_answers", "answers", "answer", "gt"];
 
-/// Reads JSON lines; empty lines are passed over.
-pub(super) fn read_lines(path: &Path) -> Result<Vec<SearchQuestion>, TaskError> {
+/// What some programs of Windows begin a text with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Makes a question of a row, whose number names it if it has no id.
+pub(super) type Make = fn(Value, usize) -> Result<SearchQuestion, Fault>;
+
+/// Reads JSON lines; empty lines and a byte order mark are passed over.
+pub(super) fn read_lines(path: &Path, make: Make) -> Result<Vec<SearchQuestion>, TaskError> {
     let unreadable = |source| TaskError::UnreadableQuestions {
         path: path.to_owned(),
         source,
     };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let mut questions = Vec::new();
-    for (line, number) in BufReader::new(file).lines().zip(1..) {
+    for (line, number) in BufReader::new(file).split(b'\n').zip(1..) {
         let line = line.map_err(unreadable)?;
-        if line.trim().is_empty() {
+        let line = match line.strip_prefix(BYTE_ORDER_MARK) {
+            Some(rest) if number == 1 => rest,
+            _ => &line,
+        };
+        if line.trim_ascii().is_empty() {
             continue;
         }
         let fault = |(problem, remedy): Fault| bad_row(path, "line", number, problem, remedy);
-        let row = serde_json::from_str(&line).map_err(|error| {
+        let row = serde_json::from_slice(line).map_err(|error| {
             fault((
                 format!("it is no JSON ({error})"),
-                "write one JSON object a line",
+                "write one JSON object a line, in UTF-8",
             ))
         })?;
-        questions.push(question(row, number).map_err(fault)?);
+        questions.push(make(row, number).map_err(fault)?);
     }
     Ok(questions)
 }
@@ -66,21 +76,16 @@ pub(super) fn bad_row(
 /// What is wrong with a row, and what to do.
 pub(super) type Fault = (String, &'static str);
 
-/// The question of a row, whose number names it if it has no id.
+/// The question of a row as it is asked and judged.
 pub(super) fn question(row: Value, number: usize) -> Result<SearchQuestion, Fault> {
-    let Value::Object(row) = row else {
-        return Err((
-            format!("it is {}, but a row must be an object", shown(&row)),
-            "write {\"question\": .., \"golden_answers\": [..]}",
-        ));
-    };
+    let row = object(row)?;
     let (field, gold) = gold_of(&row)?;
     let golds = alias_lists(&field, gold)?;
     let text = text_of(&row)?;
     let parts = split_questions(&text, golds.len()).ok_or_else(|| {
         (
             format!(
-                "{field:?} has right answers for {} questions, but the question {text:?} does not fall into as many parts at \";\"",
+                "{field:?} has right answers for {} questions, but the question {text:?} does not fall into as many parts, neither at \";\", \"; \" nor after \"?\"",
                 golds.len()
             ),
             "write the questions as q1; q2; ...",
@@ -100,6 +105,30 @@ pub(super) fn question(row: Value, number: usize) -> Result<SearchQuestion, Faul
         objectives,
         supporting_titles: titles_of(&row)?,
     })
+}
+
+/// The question of a row as it is looked up: whole, without right answers.
+pub(super) fn query(row: Value, number: usize) -> Result<SearchQuestion, Fault> {
+    let row = object(row)?;
+    Ok(SearchQuestion {
+        id: id_of(&row, number),
+        source: string_at(&row, &["source", "data_source"]).unwrap_or_default(),
+        objectives: vec![Asked {
+            question: text_of(&row)?,
+            gold: Vec::new(),
+        }],
+        supporting_titles: titles_of(&row)?,
+    })
+}
+
+fn object(row: Value) -> Result<Map<String, Value>, Fault> {
+    match row {
+        Value::Object(row) => Ok(row),
+        other => Err((
+            format!("it is {}, but a row must be an object", shown(&other)),
+            "write {\"question\": .., \"golden_answers\": [..]}",
+        )),
+    }
 }
 
 fn string_at(row: &Map<String, Value>, names: &[&str]) -> Option<String> {
@@ -139,28 +168,29 @@ fn text_of(row: &Map<String, Value>) -> Result<String, Fault> {
         .and_then(|extra| extra.get("question"))
         .and_then(Value::as_str);
     let plain = row.get("question").and_then(Value::as_str);
-    let text = match extra.or(plain) {
-        Some(text) => text,
-        None => match row.get("prompt") {
-            Some(prompt) => asked_in(prompt).ok_or_else(|| {
-                (
-                    format!(
-                        "\"prompt\" is {}, but must be messages of which one is the user's",
-                        shown(prompt)
-                    ),
-                    "write [{\"role\": \"user\", \"content\": ..}]",
-                )
-            })?,
-            None => {
-                return Err((
-                    format!(
-                        "neither \"question\" nor \"prompt\" is a text; the row has {}",
-                        names(row)
-                    ),
-                    "write the question there",
-                ));
-            }
-        },
+    let blank = |text: &str| text.trim_matches(is_space).is_empty();
+    let mut written = [extra, plain].into_iter().flatten();
+    let text = match (written.find(|text| !blank(text)), row.get("prompt")) {
+        (Some(text), _) => text,
+        (None, Some(prompt)) if !prompt.is_null() => asked_in(prompt).ok_or_else(|| {
+            (
+                format!(
+                    "\"prompt\" is {}, but must be messages of which one is the user's",
+                    shown(prompt)
+                ),
+                "write [{\"role\": \"user\", \"content\": ..}]",
+            )
+        })?,
+        _ if extra.is_some() || plain.is_some() => "",
+        _ => {
+            return Err((
+                format!(
+                    "neither \"question\" nor \"prompt\" is a text; the row has {}",
+                    names(row)
+                ),
+                "write the question there",
+            ));
+        }
     };
     let text = text.trim_matches(is_space);
     if text.is_empty() {
@@ -187,21 +217,31 @@ fn asked_in(prompt: &Value) -> Option<&str> {
     })
 }
 
-/// The right answers, and the name of the field they stand in.
+/// The right answers, and the name of the field they stand in: the first field that holds some. One
+/// that is there and holds none is given only where no other is there, to be refused by its name.
 fn gold_of(row: &Map<String, Value>) -> Result<(String, &Value), Fault> {
-    if let Some(truth) = row
+    let truth = row
         .get("reward_model")
         .and_then(|model| model.get("ground_truth"))
-    {
-        let (name, truth) = match truth.get("target") {
+        .map(|truth| match truth.get("target") {
             Some(target) => ("reward_model.ground_truth.target", target),
             None => ("reward_model.ground_truth", truth),
-        };
-        return Ok((name.to_owned(), truth));
-    }
-    GOLD_FIELDS
+        });
+    let plain = GOLD_FIELDS
         .iter()
-        .find_map(|name| row.get(*name).map(|gold| ((*name).to_owned(), gold)))
+        .filter_map(|name| row.get(*name).map(|gold| (*name, gold)));
+    let there: Vec<(&str, &Value)> = truth.into_iter().chain(plain).collect();
+    let none = |gold: &Value| match gold {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
+    there
+        .iter()
+        .find(|(_, gold)| !none(gold))
+        .or(there.first())
+        .map(|(name, gold)| ((*name).to_owned(), *gold))
         .ok_or_else(|| {
             (
                 format!(

@@ -27,8 +27,8 @@ pub struct SearchTask {
     tokenizer: Arc<TextTokenizer>,
     /// None if passages are found by a server.
     library: Option<Library>,
-    train: Vec<SearchQuestion>,
-    test: Vec<SearchQuestion>,
+    pub(super) train: Vec<SearchQuestion>,
+    pub(super) test: Vec<SearchQuestion>,
     instructions: bool,
     example: bool,
     /// What the chat template puts before and behind a prompt.
@@ -76,7 +76,12 @@ impl SearchTask {
     }
 
     /// The questions with so many objectives, put together once for each seed.
-    fn composed(&self, split: Split, objectives: u32, seed: u64) -> Arc<Vec<SearchQuestion>> {
+    pub(super) fn composed(
+        &self,
+        split: Split,
+        objectives: u32,
+        seed: u64,
+    ) -> Arc<Vec<SearchQuestion>> {
         let train = split == Split::Train;
         let mut composed = self.composed.lock().unwrap_or_else(PoisonError::into_inner);
         let questions = if train { &self.train } else { &self.test };
@@ -281,29 +286,7 @@ impl Task for SearchTask {
         self.library.as_ref()
     }
 
-    /// Every number of objectives that is asked for can be put together.
     fn ready(&self, experiment: &Experiment) -> Result<(), TaskError> {
-        let task = &experiment.task;
-        let training = (task.objectives_min..=task.objectives_max).map(|of| (Split::Train, of));
-        let evaluation = &experiment.evaluation;
-        let evaluated = evaluation
-            .objectives
-            .iter()
-            .chain(&evaluation.objectives_during);
-        for (split, objectives) in training.chain(evaluated.map(|&of| (evaluation.split, of))) {
-            let (questions, file) = match split {
-                Split::Train => (&self.train, &task.questions),
-                _ if task.test_questions.is_empty() => (&self.test, &task.questions),
-                _ => (&self.test, &task.test_questions),
-            };
-            if self.composed(split, objectives, 0).is_empty() {
-                return Err(TaskError::TooFewQuestions {
-                    path: file.into(),
-                    questions: questions.len(),
-                    objectives,
-                });
-            }
-        }
-        Ok(())
+        self.can_ask(experiment)
     }
 }

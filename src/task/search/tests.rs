@@ -1,3 +1,5 @@
+mod rows;
+
 use std::path::Path;
 
 use super::*;
@@ -6,144 +8,6 @@ use crate::retrieval::no_dense;
 use crate::task::lookup::LookupTask;
 use crate::task::{NotesCount, Observed, Split, Task, load};
 use crate::tokenizer::TextTokenizer;
-
-fn read(name: &str, text: &str) -> Result<Vec<SearchQuestion>, TaskError> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
-    std::fs::write(&path, text).unwrap();
-    read_questions(&path)
-}
-
-#[test]
-fn every_shape_of_the_peers_is_read() {
-    let rows = [
-        r#"{"id": "n1", "question": "Who?", "golden_answers": ["Ann", "Anna"], "source": "nq", "supporting_titles": ["T"]}"#,
-        r#"{"question": "Who?", "answer": "Ann"}"#,
-        r#"{"question": "How many?", "gt": 3}"#,
-        r#"{"question": "Who; or what?", "golden_answers": [["Ann"]]}"#,
-        r#"{"id": 4, "question": "Who?; Where?", "golden_answers": [["Ann", "Anna"], ["Ulm"]]}"#,
-        r#"{"data_source": "hotpotqa", "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "Answer. Question: Where? \n"}], "reward_model": {"style": "rule", "ground_truth": {"target": ["Ulm"]}}, "extra_info": {"index": 7}}"#,
-        r#"{"prompt": "Where?", "reward_model": {"ground_truth": [["Ulm"]]}, "extra_info": {"question": "Where is it?"}}"#,
-    ];
-    let questions = read("q.jsonl", &(rows.join("\n\n") + "\n")).unwrap();
-    let told: Vec<String> = questions
-        .iter()
-        .map(|question| {
-            let golds: Vec<String> = question.golds().iter().map(|gold| gold.join("|")).collect();
-            format!(
-                "{} {} {} {}",
-                question.id,
-                question.source,
-                question.text(),
-                golds.join(";")
-            )
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            "n1 nq Who? Ann|Anna",
-            "2  Who? Ann",
-            "4  How many? 3",
-            "6  Who; or what? Ann",
-            "4  Who?; Where? Ann|Anna;Ulm",
-            "7 hotpotqa Where? Ulm",
-            "12  Where is it? Ulm",
-        ]
-    );
-    assert_eq!(questions[0].supporting_titles, ["T"]);
-    assert_eq!(questions[4].objectives[1].question, "Where?");
-}
-
-#[test]
-fn a_wrong_row_names_its_line_and_what_is_wrong() {
-    for (row, said) in [
-        ("{", "it is no JSON"),
-        ("[]", "a row must be an object"),
-        (r#"{"question": "q"}"#, "no right answer"),
-        (
-            r#"{"golden_answers": ["a"]}"#,
-            "neither \"question\" nor \"prompt\"",
-        ),
-        (
-            r#"{"question": " ", "golden_answers": ["a"]}"#,
-            "the question is empty",
-        ),
-        (
-            r#"{"question": "q", "golden_answers": []}"#,
-            "needs a right answer",
-        ),
-        (
-            r#"{"question": "q", "golden_answers": [["a"], []]}"#,
-            "needs a right answer",
-        ),
-        (
-            r#"{"question": "q", "golden_answers": {"a": 1}}"#,
-            "must be a text, a list",
-        ),
-        (
-            r#"{"question": "q1; q2", "golden_answers": [["a"], ["b"], ["c"]]}"#,
-            "for 3 questions",
-        ),
-        (
-            r#"{"question": "q", "answer": "a", "supporting_titles": 3}"#,
-            "list of texts",
-        ),
-        (
-            r#"{"prompt": [{"role": "system", "content": "s"}], "answer": "a"}"#,
-            "one is the user's",
-        ),
-    ] {
-        let error = read(
-            "q.jsonl",
-            &format!("{{\"question\": \"q\", \"answer\": \"a\"}}\n{row}\n"),
-        )
-        .unwrap_err()
-        .to_string();
-        assert!(error.contains("q.jsonl\", line 2: "), "{error}");
-        assert!(error.contains(said), "{row}: {error}");
-    }
-    assert!(matches!(
-        read("q.jsonl", "\n"),
-        Err(TaskError::NoQuestions { .. })
-    ));
-    assert!(
-        read("q.parquet", "no parquet")
-            .unwrap_err()
-            .to_string()
-            .contains("no Parquet file")
-    );
-}
-
-#[test]
-fn verls_parquet_rows_are_read() {
-    let path = Path::new("tests/fixtures/verl_rows.parquet");
-    let questions = read_questions(path).unwrap();
-    let told: Vec<String> = questions
-        .iter()
-        .map(|question| {
-            format!(
-                "{} {} {:?}",
-                question.source,
-                question.text(),
-                question.golds()
-            )
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            "nq who wrote Hamlet? [[\"Shakespeare\", \"William Shakespeare\"]]",
-            "nq where is Ulm? [[\"Germany\"]]",
-        ]
-    );
-    let path = Path::new("tests/fixtures/verl_rows_multi.parquet");
-    let error = read_questions(path).unwrap_err().to_string();
-    assert!(
-        error.contains("verl_rows_multi.parquet\", row 2: "),
-        "{error}"
-    );
-}
 
 fn single(source: &str, number: usize) -> SearchQuestion {
     SearchQuestion {
@@ -186,6 +50,13 @@ fn composed_questions_keep_to_their_source_and_use_each_question_once() {
     assert_eq!(compose(&questions, 2, 1), compose(&questions, 2, 1));
     assert_ne!(compose(&questions, 2, 1), compose(&questions, 2, 2));
     assert_eq!(compose(&questions, 1, 1), questions);
+    // Questions that have several objectives already are no parts, and keep their number.
+    let mixed = [&questions[..3], &compose(&questions, 2, 1)[..2]].concat();
+    assert_eq!(compose(&mixed, 1, 1), questions[..3]);
+    let pairs = compose(&mixed, 2, 1);
+    assert_eq!(pairs.len(), 3);
+    assert_eq!(pairs[..2], mixed[3..]);
+    assert!(compose(&mixed, 4, 1).is_empty());
     let pair = &compose(&questions[..2], 2, 1)[0];
     assert_eq!(pair.supporting_titles, ["title 0"]);
     assert!(
@@ -282,6 +153,11 @@ fn the_search_task_asks_judges_and_counts_notes() {
     let count = |notes: &str| task.count_notes(&first, notes, &seen);
     assert_eq!(count("mayor: A. Lee"), NotesCount { seen: 1, kept: 1 });
     assert_eq!(count("mayor: Leeds"), NotesCount { seen: 1, kept: 0 });
+    let last = [observed("Its mayor is Ann Lee.")];
+    assert_eq!(
+        task.count_notes(&first, "Ann Lee.", &last),
+        NotesCount { seen: 1, kept: 1 }
+    );
     let rome = asked(1);
     assert_eq!(
         task.count_notes(&rome, "Italy", &seen),
@@ -298,6 +174,29 @@ fn more_objectives_than_there_are_questions_are_refused() {
     let error = task.ready(&experiment).unwrap_err().to_string();
     assert!(error.contains("the 3 questions in"), "{error}");
     assert!(error.contains("with 4 objectives"), "{error}");
+}
+
+#[test]
+fn what_a_run_does_not_ask_for_need_not_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut experiment, task) = task(folder.path(), |experiment| {
+        experiment.evaluation.objectives = vec![1];
+        experiment.evaluation.objectives_during = vec![9];
+        experiment.task.objectives_max = 8;
+    });
+    assert!(
+        task.ready(&experiment).is_err(),
+        "a training run asks for all of it"
+    );
+    experiment.evaluation.only = true;
+    task.ready(&experiment).unwrap();
+    experiment.evaluation.only = false;
+    experiment.cold_start.stages.clear();
+    experiment.learner.steps = 0;
+    task.ready(&experiment).unwrap();
+    experiment.evaluation.objectives = vec![4];
+    let error = task.ready(&experiment).unwrap_err().to_string();
+    assert!(error.contains("they have 1 each"), "{error}");
 }
 
 #[test]
