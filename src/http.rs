@@ -1,12 +1,65 @@
-//! What every HTTP client of the project has in common: how it connects, and how it tells what a server
-//! said. How often it tries and what it makes of an answer is its own affair.
+//! What every HTTP client of the project has in common: how it connects, how it tells what a server
+//! said, and which of its waits count as time that is taken. How often it tries and what it makes of an answer is its own affair.
 
-use std::time::Duration;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use reqwest::{Client, ClientBuilder};
 
 /// Time to open a connection.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Time that a piece of work waits for our own sake: so far, and since when it waits now.
+#[derive(Default)]
+struct Held(Mutex<(Duration, Option<Instant>)>);
+
+impl Held {
+    fn time(&self) -> Duration {
+        let (before, since) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        before + since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn wait(&self, waits: bool) {
+        let time = self.time();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (time, waits.then(Instant::now));
+    }
+}
+
+tokio::task_local! {
+    static HELD: Arc<Held>;
+}
+
+/// What `work` comes to, or none if it takes longer than `limit`; what it waits in [`untimed`] does not
+/// count.
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let (began, held) = (Instant::now(), Arc::<Held>::default());
+    let mut work = std::pin::pin!(HELD.scope(Arc::clone(&held), work));
+    loop {
+        let left = (limit + held.time()).saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            () = tokio::time::sleep(left) => {}
+        }
+    }
+}
+
+/// Waits without it being counted by [`within`]. One at a time within a piece of work.
+pub(crate) async fn untimed<T>(what: impl Future<Output = T>) -> T {
+    let held = HELD.try_with(Arc::clone).ok();
+    if let Some(held) = &held {
+        held.wait(true);
+    }
+    let done = what.await;
+    if let Some(held) = &held {
+        held.wait(false);
+    }
+    done
+}
 
 /// A client of the server at `url`. Redirects are not followed: one could lead anywhere, also to what only
 /// this machine may reach, and would carry a key along. Such servers stand near: a proxy meant for the
@@ -48,4 +101,31 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_of_our_own_do_not_count_and_others_do() {
+        let runtime = crate::tools::start_runtime("test", 1).unwrap();
+        let second = Duration::from_secs(1);
+        let limit = second / 2;
+        let own = within(limit, async {
+            untimed(tokio::time::sleep(second)).await;
+            untimed(async { 7 }).await
+        });
+        assert_eq!(runtime.block_on(own), Some(7));
+        let others = within(limit, async {
+            untimed(tokio::time::sleep(Duration::from_millis(1))).await;
+            tokio::time::sleep(second * 3600).await;
+        });
+        assert_eq!(runtime.block_on(others), None);
+        assert_eq!(
+            runtime.block_on(untimed(async { 1 })),
+            1,
+            "where nothing is timed"
+        );
+    }
 }

@@ -6,20 +6,23 @@
 //! requests in between two steps, and every step gives out the turns that ended in it.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bevy_app::prelude::*;
 use bevy_ecs::prelude::*;
-use crossbeam::channel::{Receiver, Sender, TryRecvError, unbounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, unbounded};
 
 use super::{
-    Engine, EngineError, GenerateRequest, Generated, Glance, LearnBatch, LearnReport, ScoreRequest,
-    Scored, SupervisedBatch, SupervisedReport,
+    Engine, EngineError, EngineInbox, EngineSeconds, GenerateRequest, Generated, Glance,
+    LearnBatch, LearnReport, Lockstep, ScoreRequest, Scored, SupervisedBatch, SupervisedReport,
 };
 use crate::experiment::LoraSettings;
 use crate::schedule::{PalimpsestSystems, stop_on_error};
-use crate::tools::ToolLink;
+use crate::tools::{Interrupts, ToolLink};
 use crate::trajectory::TrajectoryId;
+
+/// How long a wait lasts before it looks whether the run was asked to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What the simulation asks the engine thread for. Every turn gets one reply, and so does every
 /// other request.
@@ -138,7 +141,8 @@ impl EngineLink {
         Ok(())
     }
 
-    /// Waits for everything that was asked, and puts it where the next tick finds it.
+    /// Waits for everything that was asked, and puts it where the next tick finds it; not any longer
+    /// once the run is asked to stop.
     ///
     /// # Errors
     /// [`EngineError::Gone`], or what the engine says: the run cannot go on then.
@@ -146,10 +150,15 @@ impl EngineLink {
         &mut self,
         inbox: &mut EngineInbox,
         seconds: &mut EngineSeconds,
+        interrupts: &Interrupts,
     ) -> Result<(), EngineError> {
         while self.outstanding > 0 {
-            let reply = self.replies.recv().map_err(|_| EngineError::Gone)?;
-            take(self, inbox, seconds, reply)?;
+            match self.replies.recv_timeout(LOOK_EVERY) {
+                Ok(reply) => take(self, inbox, seconds, reply)?,
+                Err(RecvTimeoutError::Timeout) if interrupts.requested() => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Gone),
+            }
         }
         Ok(())
     }
@@ -272,54 +281,21 @@ fn answer(
     Some(reply)
 }
 
-/// Replies taken in this tick; consumers take them out.
-#[derive(Resource, Debug, Default)]
-pub struct EngineInbox {
-    /// Turns, sorted by (trajectory, turn).
-    pub generated: Vec<Generated>,
-    /// Log-probs.
-    pub scored: Option<Vec<Scored>>,
-    /// An update.
-    pub learned: Option<LearnReport>,
-    /// A supervised step.
-    pub supervised: Option<SupervisedReport>,
-    /// RL has begun.
-    pub begun_rl: bool,
-    /// A folder was written.
-    pub saved: Option<PathBuf>,
-}
-
-/// Seconds the engine spent since they were last taken, by kind of work.
-#[derive(Resource, Clone, Copy, Debug, Default)]
-pub struct EngineSeconds {
-    /// Generating.
-    pub generate: f64,
-    /// Scoring.
-    pub score: f64,
-    /// Learning, supervised or not.
-    pub learn: f64,
-    /// Saving.
-    pub save: f64,
-}
-
-/// Whether a tick waits for all its replies.
-#[derive(Resource, Clone, Copy, Debug)]
-pub struct Lockstep(pub bool);
-
 /// Takes replies in. In lockstep it waits until every outstanding reply of engine and tools is here,
 /// then sorts them, so that a run repeats bit for bit. Free-running it takes what is there, and
-/// waits only if nothing else could happen.
+/// waits only if nothing else could happen. A run that is asked to stop waits for nobody.
 fn receive_replies(
     lockstep: Res<Lockstep>,
     mut link: ResMut<EngineLink>,
     mut inbox: ResMut<EngineInbox>,
     mut seconds: ResMut<EngineSeconds>,
     mut tools: ResMut<ToolLink>,
+    interrupts: Res<Interrupts>,
 ) -> Result {
     let link = &mut *link;
     if lockstep.0 {
-        link.wait_for_all(&mut inbox, &mut seconds)?;
-        tools.wait_for_all()?;
+        link.wait_for_all(&mut inbox, &mut seconds, &interrupts)?;
+        tools.wait_unless(&interrupts)?;
     } else {
         let mut idle = true;
         while let Ok(reply) = link.replies.try_recv() {
@@ -327,14 +303,19 @@ fn receive_replies(
             take(link, &mut inbox, &mut seconds, reply)?;
         }
         idle &= !tools.drain();
-        if idle && link.outstanding + tools.outstanding() > 0 {
-            // Nothing to do until one of them answers: sleep on both.
+        // Nothing to do until one of them answers: sleep on both.
+        while idle && link.outstanding + tools.outstanding() > 0 {
             crossbeam::channel::select! {
                 recv(link.replies) -> reply => {
                     let reply = reply.map_err(|_| EngineError::Gone)?;
                     take(link, &mut inbox, &mut seconds, reply)?;
+                    idle = false;
                 }
-                recv(tools.replies()) -> reply => tools.accept(reply),
+                recv(tools.replies()) -> reply => {
+                    tools.accept(reply);
+                    idle = false;
+                }
+                default(LOOK_EVERY) => idle = !interrupts.requested(),
             }
         }
     }
@@ -399,69 +380,4 @@ pub fn plugin(app: &mut App) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::super::scripted::ScriptedEngine;
-    use super::super::{GenerateRequest, Sampling};
-    use super::*;
-
-    fn request(member: u32) -> GenerateRequest {
-        GenerateRequest {
-            id: TrajectoryId {
-                member,
-                ..TrajectoryId::default()
-            },
-            turn: 0,
-            context: vec![member],
-            max_new_tokens: 9,
-            sampling: Sampling::plain(1.0, 0),
-            stop: Arc::from(vec![]),
-            ignore_eos: false,
-        }
-    }
-
-    fn take_all(link: &mut EngineLink) -> EngineInbox {
-        let (mut inbox, mut seconds) = (EngineInbox::default(), EngineSeconds::default());
-        while link.outstanding() > 0 {
-            let reply = link.replies.recv().unwrap();
-            take(link, &mut inbox, &mut seconds, reply).unwrap();
-        }
-        inbox
-    }
-
-    fn start() -> EngineLink {
-        let script = |request: &GenerateRequest| vec![request.context[0] + 1];
-        EngineLink::start(move || Ok(ScriptedEngine::new(Arc::new(script)))).unwrap()
-    }
-
-    #[test]
-    fn every_turn_is_one_reply_and_so_is_every_other_request() {
-        let mut link = start();
-        link.send(EngineRequest::Generate(vec![request(0), request(1)]))
-            .unwrap();
-        link.send(EngineRequest::Generate(vec![request(2)]))
-            .unwrap();
-        link.send(EngineRequest::Release(vec![])).unwrap();
-        assert_eq!(link.outstanding(), 4);
-        let mut turns = take_all(&mut link).generated;
-        turns.sort_by_key(|turn| turn.id);
-        let said: Vec<u32> = turns.iter().map(|turn| turn.ids[0]).collect();
-        assert_eq!(said, [1, 2, 3]);
-    }
-
-    #[test]
-    fn turns_that_are_released_are_not_waited_for() {
-        let mut link = start();
-        let everyone: Vec<TrajectoryId> = (0..50).map(|n| request(n).id).collect();
-        link.send(EngineRequest::Generate((0..50).map(request).collect()))
-            .unwrap();
-        link.send(EngineRequest::Release(everyone)).unwrap();
-        let turns = take_all(&mut link).generated.len();
-        assert!(
-            turns == 0 || turns == 50,
-            "{turns} turns of a released batch"
-        );
-        assert_eq!(link.outstanding(), 0);
-    }
-}
+mod tests;

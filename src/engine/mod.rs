@@ -5,6 +5,7 @@
 //! `scripted.rs`, the one whose turns a server writes in `remote/`.
 
 mod glance;
+mod inbox;
 mod link;
 pub mod remote;
 mod request;
@@ -12,6 +13,7 @@ pub mod scripted;
 mod stop;
 
 pub use glance::{Glance, UnderWay};
+pub use inbox::*;
 pub use link::*;
 pub use request::*;
 pub use stop::StopMatcher;

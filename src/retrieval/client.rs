@@ -1,9 +1,9 @@
 //! A retriever that is a server: Search-R1's, ASearcher's, or our own (`server.rs`).
 //!
 //! Every try has a time limit, answers are bounded and checked, redirects are not followed, and
-//! requests keep to one rate. What can be better the next time is tried again with a wait that
-//! doubles: a broken connection, a time-out, an answer that breaks off, 429, 500, 502, 503, 504. A
-//! dropped future drops its connection.
+//! requests keep to one rate. What can be better the next time is tried again: a broken connection, a
+//! time-out, an answer that breaks off, 429, 500, 502, 503, 504. The wait before it doubles, and is no
+//! shorter than the server asks for (`Retry-After`). A dropped future drops its connection.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use governor::clock::MonotonicClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 use super::Passage;
 use crate::experiment::RetrieverSettings;
-use crate::http::{beginning, breaks_off, chain, client_of};
+use crate::http::{beginning, breaks_off, chain, client_of, untimed};
 
 /// The longest wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -75,7 +75,8 @@ pub struct RetrieverClient {
 enum Failure {
     Final(ServedError),
     Broken(String),
-    Status(StatusCode, String),
+    /// With the wait that the server asks for.
+    Status(StatusCode, String, Option<Duration>),
 }
 
 impl RetrieverClient {
@@ -178,7 +179,8 @@ impl RetrieverClient {
         let mut tried = 0;
         loop {
             if let Some(rate) = &self.rate {
-                rate.until_ready().await;
+                // A rate that is ours is no slowness of the server.
+                untimed(rate.until_ready()).await;
             }
             tried += 1;
             let failure = match tokio::time::timeout(limit, self.once(path, body)).await {
@@ -188,21 +190,28 @@ impl RetrieverClient {
                     Failure::Broken(format!("no whole answer within {} s", limit.as_secs_f32()))
                 }
             };
-            let error = match failure {
+            let (error, asked) = match failure {
                 Failure::Final(error) => return Err(error),
-                Failure::Broken(problem) => ServedError::Unreachable { tries, problem },
-                Failure::Status(status, said) => ServedError::Status {
-                    status: status.as_u16(),
-                    tries,
-                    said,
-                },
+                Failure::Broken(problem) => (ServedError::Unreachable { tries, problem }, None),
+                Failure::Status(status, said, asked) => {
+                    let status = status.as_u16();
+                    (
+                        ServedError::Status {
+                            status,
+                            tries,
+                            said,
+                        },
+                        asked,
+                    )
+                }
             };
             if tried >= tries {
                 tracing::warn!("{}{path}: {error}", self.base);
                 return Err(error);
             }
             tracing::debug!("{}{path}: try {tried} failed: {error}", self.base);
-            tokio::time::sleep(wait).await;
+            // A server that names a time is not asked before.
+            tokio::time::sleep(wait.max(asked.unwrap_or_default()).min(LONGEST_WAIT)).await;
             wait = wait.saturating_mul(2).min(LONGEST_WAIT);
         }
     }
@@ -227,6 +236,9 @@ impl RetrieverClient {
         {
             return Err(too_long());
         }
+        let asked = response.headers().get(RETRY_AFTER);
+        let asked = asked.and_then(|after| after.to_str().ok()?.trim().parse().ok());
+        let asked = asked.map(Duration::from_secs);
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             bytes.extend_from_slice(&chunk);
@@ -252,7 +264,7 @@ impl RetrieverClient {
         };
         let again = matches!(status.as_u16(), 429 | 500 | 502 | 503 | 504);
         Err(if again {
-            Failure::Status(status, said)
+            Failure::Status(status, said, asked)
         } else {
             Failure::Final(ServedError::Status {
                 status: status.as_u16(),

@@ -18,6 +18,7 @@ use crate::engine::{
 use crate::experiment::Threshold;
 use crate::rollout::{Roster, Temperature, View, notes_ids};
 use crate::schedule::RunFailure;
+use crate::tools::Interrupts;
 use crate::trajectory::{
     Outcome, Question, QuestionData, StopReason, Tag, TokenId, TrajectoryId, Turn, Turns,
 };
@@ -127,7 +128,7 @@ fn ask(world: &mut World, request: EngineRequest) -> Result<Vec<EngineReply>, St
     world.resource_scope(|world, mut link: Mut<EngineLink>| {
         let waited = world.resource_scope(|world, mut inbox: Mut<EngineInbox>| {
             let mut seconds = world.resource_mut::<EngineSeconds>();
-            link.wait_for_all(&mut inbox, &mut seconds)
+            link.wait_for_all(&mut inbox, &mut seconds, &Interrupts::default())
         });
         if let Err(error) = waited {
             // The run's own request failed: the run has to hear of it, and stops.

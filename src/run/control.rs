@@ -123,7 +123,9 @@ pub fn conduct(
     }
     let mut next = next_activity(phase.activity, &cursor, saved.0, &settings.0);
     if stopping && phase.activity != Activity::Finished {
-        next = if saved.0 == Some(*cursor) || phase.activity == Activity::Starting {
+        // A run that only measures has nothing to save.
+        let nothing_new = saved.0 == Some(*cursor) || settings.0.evaluation.only;
+        next = if nothing_new || phase.activity == Activity::Starting {
             Activity::Finished
         } else {
             Activity::Saving

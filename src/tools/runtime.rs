@@ -3,17 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bevy_ecs::prelude::*;
-use crossbeam::channel::{Receiver, RecvError, Sender, unbounded};
+use crossbeam::channel::{Receiver, RecvError, RecvTimeoutError, Sender, unbounded};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use crate::http::within;
 use crate::trajectory::{Action, QuestionData, ToolFailure, TrajectoryId};
+
+/// How long a wait lasts before it looks whether the run was asked to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A tokio runtime.
 pub type Runtime = tokio::runtime::Runtime;
@@ -157,7 +163,8 @@ impl Drop for ToolLink {
 }
 
 impl ToolLink {
-    /// Starts the runtime. A call may take `seconds` once it is at work; `in_flight` calls are at work
+    /// Starts the runtime. A call may take `seconds` once it is at work, what it waits for our own rate
+    /// not counted; `in_flight` calls are at work
     /// at a time, further ones wait.
     ///
     /// # Errors
@@ -224,14 +231,14 @@ impl ToolLink {
         let task = runtime.spawn(async move {
             // The semaphore is never closed. Waiting for a place is no part of a call's time.
             let _place = room.acquire_owned().await.ok();
-            let result = tokio::time::timeout(limit, tool.call(call))
-                .await
-                .unwrap_or_else(|_| {
-                    Err(ToolError::TimedOut {
-                        name: tool.name().into(),
-                        seconds: format!("{}", limit.as_secs_f32()),
-                    })
-                });
+            let name = tool.name();
+            let work = unbroken(name, async move { tool.call(call).await });
+            let result = within(limit, work).await.unwrap_or_else(|| {
+                Err(ToolError::TimedOut {
+                    name: name.into(),
+                    seconds: format!("{}", limit.as_secs_f32()),
+                })
+            });
             sender.send(ToolReply { id, turn, result }).ok();
         });
         self.under_way.insert((id, turn), Some(task.abort_handle()));
@@ -257,9 +264,21 @@ impl ToolLink {
     /// # Errors
     /// [`ToolError::Gone`].
     pub fn wait_for_all(&mut self) -> Result<(), ToolError> {
+        self.wait_unless(&Interrupts::default())
+    }
+
+    /// Waits for every outstanding call, but no longer once the run is asked to stop.
+    ///
+    /// # Errors
+    /// [`ToolError::Gone`].
+    pub fn wait_unless(&mut self, interrupts: &Interrupts) -> Result<(), ToolError> {
         while !self.under_way.is_empty() {
-            let reply = self.replies.recv().map_err(|_| ToolError::Gone)?;
-            self.keep(reply);
+            match self.replies.recv_timeout(LOOK_EVERY) {
+                Ok(reply) => self.keep(reply),
+                Err(RecvTimeoutError::Timeout) if interrupts.requested() => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(ToolError::Gone),
+            }
         }
         Ok(())
     }
@@ -299,6 +318,25 @@ impl ToolLink {
             self.inbox.insert((reply.id, reply.turn), reply);
         }
     }
+}
+
+/// A call that panics has failed: whoever waits for it is told.
+async fn unbroken(
+    name: &str,
+    call: impl Future<Output = Result<String, ToolError>>,
+) -> Result<String, ToolError> {
+    let mut call = std::pin::pin!(call);
+    std::future::poll_fn(|cx| {
+        // What a panic may have left half done is dropped with the call.
+        let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| {
+            Poll::Ready(Err(ToolError::Failed {
+                name: name.into(),
+                problem: "it broke down".into(),
+            }))
+        })
+    })
+    .await
 }
 
 /// Waits for Ctrl-C or SIGTERM.

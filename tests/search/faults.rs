@@ -100,6 +100,25 @@ fn a_server_that_recovers_is_heard() {
 }
 
 #[test]
+fn a_server_that_asks_for_a_wait_is_not_asked_before() {
+    let runtime = runtime();
+    let begun = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let times = Arc::clone(&begun);
+    let route = post(move || async move {
+        let mut times = times.lock().unwrap();
+        times.push(std::time::Instant::now());
+        if times.len() < 2 {
+            return (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")]).into_response();
+        }
+        r#"{"result": [[]]}"#.into_response()
+    });
+    let address = theirs(&runtime, Router::new().route("/retrieve", route));
+    assert_eq!(ask(&runtime, &client(address)), Ok(vec![vec![]]));
+    let times = begun.lock().unwrap();
+    assert!(times[1] - times[0] >= Duration::from_secs(1));
+}
+
+#[test]
 fn lies_are_told_apart_from_answers() {
     let runtime = runtime();
     for (body, said) in [

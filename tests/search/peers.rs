@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use axum::routing::post;
 use axum::{Json, Router};
+use palimpsest::experiment::ResultShape;
 use palimpsest::retrieval::{Passage, RetrieverClient, ServeLimits};
+use palimpsest::tools::{ServedSearch, ToolCall, ToolLink};
+use palimpsest::trajectory::{Action, TrajectoryId};
 use serde_json::{Value, json};
 
 use super::world::{client, library, ours, runtime, settings, theirs};
@@ -84,4 +87,32 @@ fn the_rate_holds_for_all_requests_together() {
         assert_eq!(runtime.block_on(one).unwrap().unwrap(), [[]]);
     }
     assert_eq!(count.load(Ordering::SeqCst), 5);
+}
+
+#[test]
+fn what_a_call_waits_for_our_own_rate_is_no_time_of_the_tool() {
+    let runtime = runtime();
+    let route = post(|| async { Json(json!({"result": [[{"contents": "\"T\"\nB"}]]})) });
+    let address = theirs(&runtime, Router::new().route("/retrieve", route));
+    let mut slow = settings(address);
+    slow.rate = 2;
+    let search = ServedSearch {
+        client: Arc::new(RetrieverClient::new(&slow).unwrap()),
+        passages: 1,
+        shape: ResultShape::SearchR1,
+    };
+    // The last waits two seconds for its turn, twice as long as a call may take.
+    let mut link = ToolLink::start(vec![Arc::new(search)], 1.0, 120).unwrap();
+    for turn in 0..6 {
+        link.call(ToolCall {
+            id: TrajectoryId::default(),
+            turn,
+            action: Action::Search("q".into()),
+            question: Arc::default(),
+        });
+    }
+    link.wait_for_all().unwrap();
+    for reply in link.take_replies() {
+        assert_eq!(reply.result.as_deref(), Ok("Doc 1(Title: \"T\") B\n"));
+    }
 }

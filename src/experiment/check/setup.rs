@@ -10,6 +10,9 @@ use crate::experiment::spec::{
     RetrieverSettings, RolloutContext, ScoringSetting, TaskKind,
 };
 
+/// The longest wait between two tries of a request to a retriever, seconds.
+const LONGEST_WAIT: f64 = 30.0;
+
 /// Files, tasks and devices that must be there before a run.
 pub(super) fn what_is_there(experiment: &Experiment, log: &mut Log) {
     if let PolicySettings::Folder(folder) = &experiment.policy
@@ -130,6 +133,26 @@ fn served(experiment: &Experiment, server: &RetrieverSettings, log: &mut Log) {
             format!("task.retrieval served(url: {url:?})"),
             "the address of the server, without a user, as \"http://127.0.0.1:8000\"",
             "there is no server to ask",
+        );
+    }
+    // One try that takes its whole time, and the waits before the others.
+    let mut wait = f64::from(server.retry_seconds);
+    let mut needed = f64::from(server.timeout_seconds);
+    for _ in 1..server.tries.min(20) {
+        needed += wait.min(LONGEST_WAIT);
+        wait *= 2.0;
+    }
+    let seconds = f64::from(experiment.rollout.limits.tool_seconds);
+    if seconds < needed {
+        log.report(
+            Note,
+            &["rollout.limits.tool_seconds", "task.retrieval"],
+            format!("rollout.limits.tool_seconds {seconds}"),
+            format!(
+                "at least {needed:.1}: the waits between {} tries, and one try of {} s",
+                server.tries, server.timeout_seconds
+            ),
+            "a call would end as too slow before its last try, and nobody would hear that the server is dead",
         );
     }
     let chunks = experiment.rollout.context == RolloutContext::Chunks && experiment.trains()

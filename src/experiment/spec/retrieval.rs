@@ -38,17 +38,17 @@ choice! {
 }
 
 settings! {
-    /// A retriever that is a server.
+    /// A retriever that is a server. `rollout.limits.tool_seconds` bounds all tries of a call, and the waits between them, together.
     RetrieverSettings {
         /// Its address, as `http://127.0.0.1:8000`; a `/retrieve` at the end is left off.
         url: String = String::new();
         /// Tries of a request when the connection fails or breaks off, a try takes too long, or the server answers 429, 500, 502, 503 or 504.
         tries: u32 = 5, unit "tries",
             where from_to(1.0, 20.0) or "no request could be sent, or a dead server would hold every trajectory for minutes";
-        /// Wait before the second try; it doubles with each further one.
+        /// Wait before the second try; it doubles with each further one, and is no shorter than the server asks for (`Retry-After`).
         retry_seconds: f32 = 0.5, unit "seconds",
             where from_to(0.0, 60.0) or "a dead server would hold every trajectory for minutes";
-        /// Time a try may take, its whole answer included. `rollout.limits.tool_seconds` bounds all tries together.
+        /// Time a try may take, its whole answer included.
         timeout_seconds: f32 = 30.0, unit "seconds",
             where above(0.0) or "every request would time out";
         /// Most requests a second, over all trajectories; 0: no limit.

@@ -169,6 +169,18 @@ impl ContextKind {
         matches!(self, Self::Full | Self::NoNotes)
     }
 
+    /// Whether it shows the last tool result alone, in its short form.
+    #[must_use]
+    pub fn shortens(self) -> bool {
+        matches!(self, Self::Deployed | Self::LastTurn | Self::Mem1)
+    }
+
+    /// Whether something is written down for later turns: notes, or MEM1's thoughts.
+    #[must_use]
+    pub fn keeps_facts(self) -> bool {
+        self != Self::NoNotes
+    }
+
     /// Whether turns write notes.
     #[must_use]
     pub fn has_notes(self) -> bool {
@@ -252,8 +264,8 @@ settings! {
         tool_kept: KeptSide = KeptSide::Head;
         /// Characters of the last tool result in the contexts that show only that one (`deployed`, `last_turn`, `mem1`); 0: as many as everywhere.
         tool_short_chars: u32 = 0, unit "characters";
-        /// Time a tool may take, from the moment it is at work.
-        tool_seconds: f32 = 5.0, unit "seconds",
+        /// Time a tool may take, from the moment it is at work; what it waits for `task.retrieval`'s rate does not count.
+        tool_seconds: f32 = 60.0, unit "seconds",
             where above(0.0) or "every tool call would time out";
         /// Tool calls at work at once; further ones wait.
         tools_in_flight: u32 = 120, unit "calls",

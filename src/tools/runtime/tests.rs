@@ -115,3 +115,50 @@ fn calls_that_are_stopped_are_neither_waited_for_nor_answered() {
     link.wait_for_all().unwrap();
     assert_eq!(link.take_replies().len(), 1);
 }
+
+/// Breaks down, before or after it has begun to wait.
+struct Broken(bool);
+impl Tool for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+    fn serves(&self, _: &Action) -> bool {
+        true
+    }
+    fn call(&self, _: ToolCall) -> ToolFuture {
+        assert!(self.0, "broken at once");
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            panic!("broken while at work")
+        })
+    }
+}
+
+#[test]
+fn a_tool_that_panics_has_failed_and_nobody_waits_for_it() {
+    for late in [false, true] {
+        let mut link = ToolLink::start(vec![Arc::new(Broken(late))], 3600.0, 1).unwrap();
+        for turn in 0..2 {
+            link.call(ToolCall {
+                turn,
+                ..call(Action::Search("x".into()))
+            });
+        }
+        link.wait_for_all().unwrap();
+        for reply in link.take_replies() {
+            let error = reply.result.unwrap_err();
+            assert_eq!(error.failure(), ToolFailure::Failed);
+            assert!(error.to_string().contains("it broke down"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_tool_once_the_run_is_asked_to_stop() {
+    let mut link = ToolLink::start(vec![Arc::new(Slow)], 3600.0, 120).unwrap();
+    link.call(call(Action::Search("x".into())));
+    let interrupts = Interrupts::default();
+    interrupts.request();
+    link.wait_unless(&interrupts).unwrap();
+    assert_eq!(link.outstanding(), 1);
+}
