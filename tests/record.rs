@@ -112,7 +112,7 @@ fn what_a_resumed_run_did_again_counts_once() {
     assert_eq!(writer.append(&saved).unwrap(), from_seq);
     write_step(&mut writer, &mut words, 2);
     write_step(&mut writer, &mut words, 3);
-    let void = Event::Evaluated(evaluation(3, ContextKind::Full, 2, 0.9));
+    let void = Event::Evaluated(Box::new(evaluation(3, ContextKind::Full, 2, 0.9)));
     writer.append(&void).unwrap();
     writer.sync().unwrap();
     drop((writer, folder));

@@ -11,6 +11,8 @@ mod faults;
 mod peers;
 #[path = "search/players.rs"]
 mod players;
+#[path = "search/program.rs"]
+mod program;
 #[path = "search/server.rs"]
 mod server;
 #[path = "search/whole.rs"]

@@ -50,8 +50,8 @@ fn summary(seed: u64, em: f64) -> Summary {
         n: 10,
         em,
         f1: em,
-        notes_recall: em,
-        notes_tokens: 5.0,
+        notes_recall: Some(em),
+        notes_tokens: Some(5.0),
         peak_tokens: 100.0,
         total_tokens: 1000.0,
         ..Evaluation::default()

@@ -12,6 +12,7 @@ use palimpsest::experiment::Experiment;
 use palimpsest::record::{RunFolder, RunRecord, RunStatus, write_atomic};
 use palimpsest::run::{Origin, Recorder, RunClock, Started};
 use palimpsest::task::qa::Metric;
+use palimpsest::tools::Interrupts;
 use serde_json::json;
 
 use super::manifest::manifest;
@@ -71,13 +72,14 @@ fn measure(file: &Path, arguments: &Eval) -> anyhow::Result<ExitCode> {
     let Started { launch, .. } = started.map_err(plain)?;
     let run = launch.recorder.folder.path().to_path_buf();
     tracing::info!("run folder {run:?}");
-    let (app, outcome) = drive(launch, link, None, super::Beside::default())?;
+    let beside = super::Beside::default();
+    let interrupts = beside.interrupts.clone();
+    let (app, outcome) = drive(launch, link, None, beside)?;
     let seconds: BTreeMap<String, f64> = app.world().resource::<RunClock>().seconds.clone();
     let folder = &app.world().resource::<Recorder>().folder;
     let pages = write_pages(folder, seconds);
     if outcome? == RunStatus::Stopped {
-        tracing::warn!("stopped before the end: there is no table");
-        return Ok(ExitCode::from(STOPPED));
+        return stopped(&interrupts);
     }
     pages?;
     let transcripts = &app.world().resource::<Transcripts>().0;
@@ -95,6 +97,16 @@ fn measure(file: &Path, arguments: &Eval) -> anyhow::Result<ExitCode> {
     write!(std::io::stdout(), "{table}")?;
     tracing::info!("report: {}", run.join("report.html").display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says why there is no table: the user stopped the evaluation, or it had nothing to ask.
+pub fn stopped(interrupts: &Interrupts) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        interrupts.requested(),
+        "nothing was measured: no question was asked; look at evaluation.objectives, contexts and questions"
+    );
+    tracing::warn!("stopped before the end: there is no table");
+    Ok(ExitCode::from(STOPPED))
 }
 
 /// The lines of the evaluation in a run folder.

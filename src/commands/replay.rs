@@ -17,8 +17,8 @@ use palimpsest::task::{ReplayTask, Task};
 use palimpsest::tokenizer::TextTokenizer;
 use palimpsest::tools::ToolLink;
 
-use super::eval::{TOKENIZER, TRANSCRIPTS, measured};
-use super::{STOPPED, bad_file, drive, plain};
+use super::eval::{TOKENIZER, TRANSCRIPTS, measured, stopped};
+use super::{bad_file, drive, plain};
 
 /// Differences that are told.
 const TOLD: usize = 5;
@@ -29,6 +29,10 @@ pub fn replay(run: &Path, run_dir: Option<&Path>) -> anyhow::Result<ExitCode> {
     let path = recorded.file(TRANSCRIPTS);
     let transcripts = read_transcripts(&path)
         .with_context(|| format!("{path:?} cannot be read; `palimpsest eval` writes it"))?;
+    anyhow::ensure!(
+        !transcripts.is_empty(),
+        "{path:?} holds no trajectory: there is nothing to replay; measure again"
+    );
     let before = measured(&recorded)?;
     let mut experiment = match Experiment::load(&recorded.file("experiment.ron"), &[]) {
         Ok(resolved) => resolved.experiment,
@@ -48,9 +52,11 @@ pub fn replay(run: &Path, run_dir: Option<&Path>) -> anyhow::Result<ExitCode> {
     let text = experiment.to_ron();
     let started = Started::new(&Origin::At(place), experiment, &text, task, &[]);
     let Started { launch, .. } = started.map_err(plain)?;
-    let (app, outcome) = drive(launch, link, Some(tools), super::Beside::default())?;
+    let beside = super::Beside::default();
+    let interrupts = beside.interrupts.clone();
+    let (app, outcome) = drive(launch, link, Some(tools), beside)?;
     if outcome? == RunStatus::Stopped {
-        return Ok(ExitCode::from(STOPPED));
+        return stopped(&interrupts);
     }
     let again = &app.world().resource::<Transcripts>().0;
     let after = measured(&app.world().resource::<Recorder>().folder)?;
@@ -82,7 +88,11 @@ fn differences(before: &[Transcript], after: &[Transcript]) -> Vec<String> {
     before
         .iter()
         .enumerate()
-        .filter(|(number, transcript)| after.get(*number) != Some(transcript))
+        .filter(|(number, transcript)| {
+            after
+                .get(*number)
+                .is_none_or(|after| !after.same(transcript))
+        })
         .map(|(_, transcript)| transcript.id.to_string())
         .chain(missing.map(|transcript| transcript.id.to_string()))
         .collect()

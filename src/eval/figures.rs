@@ -1,6 +1,6 @@
 //! What one trajectory took, beside what it was worth.
 
-use crate::trajectory::{Action, StopReason, Turn};
+use crate::trajectory::{Action, FormatRule, StopReason, Turn};
 
 /// Counts over the turns of a trajectory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -13,6 +13,10 @@ pub struct TrajectoryFigures {
     pub accesses: u32,
     /// Turns that broke a rule of the format.
     pub format_errors: u32,
+    /// The same by rule, in the order of [`FormatRule::ALL`].
+    pub broken: [u32; FormatRule::COUNT],
+    /// How it ended.
+    pub reason: Option<StopReason>,
     /// Tool calls that failed.
     pub tool_failures: u32,
     /// Whether it ended with an answer.
@@ -29,10 +33,14 @@ impl TrajectoryFigures {
         let mut figures = Self {
             turns: turns.len() as u32,
             answered: reason == StopReason::Answered,
+            reason: Some(reason),
             ..Self::default()
         };
         for turn in turns {
             figures.format_errors += u32::from(turn.broken.is_some());
+            for (count, rule) in figures.broken.iter_mut().zip(FormatRule::ALL) {
+                *count += u32::from(turn.broken == Some(rule));
+            }
             if let Some(tool) = &turn.tool {
                 match &turn.action {
                     Some(Action::Search(_)) => figures.searches += 1,
@@ -84,6 +92,8 @@ mod tests {
         );
         assert_eq!((figures.format_errors, figures.tool_failures), (1, 1));
         assert!(!figures.answered);
+        assert_eq!(figures.broken, [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(figures.reason, Some(StopReason::Malformed));
         // (10 + 2) * 5, (10 + 2) * 4, (10 + 2) * 5.
         assert!((figures.dependency - 168.0).abs() < 1e-9);
     }

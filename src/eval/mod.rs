@@ -10,6 +10,7 @@ pub mod figures;
 pub mod mem1;
 mod orders;
 mod plugin;
+mod shares;
 mod table;
 mod transcript;
 mod write;

@@ -8,7 +8,7 @@ use super::TrajectoryFigures;
 use super::bootstrap::interval;
 use crate::experiment::{ContextKind, EvaluationSettings};
 use crate::rollout::EvaluationEntry;
-use crate::trajectory::Outcome;
+use crate::trajectory::{FormatRule, Outcome, StopReason};
 
 /// One line of the evaluation table. Figures are means over all answers; with several answers to a
 /// question `em` is avg@k.
@@ -43,10 +43,10 @@ pub struct Evaluation {
     pub f1_high: f64,
     /// Share of answers that cover the words of every objective's right answer.
     pub cem: f64,
-    /// Mean share of seen facts that stood in the notes.
-    pub notes_recall: f64,
-    /// Mean length of the notes, tokens.
-    pub notes_tokens: f64,
+    /// Mean share of shown facts that stood in the notes; none where turns write nothing down.
+    pub notes_recall: Option<f64>,
+    /// Mean length of the notes, tokens; none where turns write nothing down.
+    pub notes_tokens: Option<f64>,
     /// PT: mean longest context with its turn, tokens.
     pub peak_tokens: f64,
     /// TT: mean of all tokens processed.
@@ -65,34 +65,49 @@ pub struct Evaluation {
     pub tool_failures: f64,
     /// Share that ended with an answer.
     pub answered: f64,
+    /// Shares of how they ended, in the order of [`StopReason::ALL`].
+    #[serde(with = "super::shares::stop")]
+    pub stop: [f64; StopReason::COUNT],
+    /// Shares of turns that broke each rule first, in the order of [`FormatRule::ALL`].
+    #[serde(with = "super::shares::format")]
+    pub format: [f64; FormatRule::COUNT],
 }
 
 impl Evaluation {
-    /// Every figure under its name, in the order of tables.
+    /// Every figure under its name, in the order of tables; none where there is nothing to measure.
     #[must_use]
-    pub fn figures(&self) -> [(&'static str, f64); 20] {
+    pub fn figures(&self) -> [(&'static str, Option<f64>); 20] {
         [
-            ("em", self.em),
-            ("em_low", self.em_low),
-            ("em_high", self.em_high),
-            ("pass_at_k", self.pass_at_k),
-            ("objectives_em", self.objectives_em),
-            ("f1", self.f1),
-            ("f1_low", self.f1_low),
-            ("f1_high", self.f1_high),
-            ("cem", self.cem),
+            ("em", Some(self.em)),
+            ("em_low", Some(self.em_low)),
+            ("em_high", Some(self.em_high)),
+            ("pass_at_k", Some(self.pass_at_k)),
+            ("objectives_em", Some(self.objectives_em)),
+            ("f1", Some(self.f1)),
+            ("f1_low", Some(self.f1_low)),
+            ("f1_high", Some(self.f1_high)),
+            ("cem", Some(self.cem)),
             ("notes_recall", self.notes_recall),
             ("notes_tokens", self.notes_tokens),
-            ("peak_tokens", self.peak_tokens),
-            ("total_tokens", self.total_tokens),
-            ("dependency", self.dependency),
-            ("turns", self.turns),
-            ("searches", self.searches),
-            ("accesses", self.accesses),
-            ("format_errors", self.format_errors),
-            ("tool_failures", self.tool_failures),
-            ("answered", self.answered),
+            ("peak_tokens", Some(self.peak_tokens)),
+            ("total_tokens", Some(self.total_tokens)),
+            ("dependency", Some(self.dependency)),
+            ("turns", Some(self.turns)),
+            ("searches", Some(self.searches)),
+            ("accesses", Some(self.accesses)),
+            ("format_errors", Some(self.format_errors)),
+            ("tool_failures", Some(self.tool_failures)),
+            ("answered", Some(self.answered)),
         ]
+    }
+
+    /// How trajectories ended and which rules turns broke, as `stop/answered` or `format/one_action`.
+    pub fn endings(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+        let stops = StopReason::ALL.into_iter().zip(self.stop);
+        let rules = FormatRule::ALL.into_iter().zip(self.format);
+        stops
+            .map(|(reason, share)| (format!("stop/{}", reason.name()), share))
+            .chain(rules.map(|(rule, share)| (format!("format/{}", rule.name()), share)))
     }
 }
 
@@ -163,6 +178,7 @@ fn line(
     };
     let (em_low, em_high) = bounds(|outcome: &Outcome| outcome.em, 0);
     let (f1_low, f1_high) = bounds(|outcome: &Outcome| outcome.f1, 1);
+    let kept = |value: f64| Some(value).filter(|_| entry.context.keeps_facts());
     let passed = questions
         .values()
         .filter(|of_one| of_one.iter().any(|outcome| outcome.em > 0.0))
@@ -182,8 +198,8 @@ fn line(
         f1_low,
         f1_high,
         cem: outcome(|outcome| outcome.cem),
-        notes_recall: outcome(|outcome| outcome.notes_recall),
-        notes_tokens: outcome(|outcome| outcome.notes_tokens),
+        notes_recall: kept(outcome(|outcome| outcome.notes_recall)),
+        notes_tokens: kept(outcome(|outcome| outcome.notes_tokens)),
         peak_tokens: mean(|answer| f64::from(answer.outcome.peak_tokens)),
         total_tokens: mean(|answer| f64::from(answer.outcome.total_tokens)),
         dependency: mean(|answer| answer.figures.dependency),
@@ -193,7 +209,24 @@ fn line(
         format_errors: mean(|answer| f64::from(answer.figures.format_errors)),
         tool_failures: mean(|answer| f64::from(answer.figures.tool_failures)),
         answered: mean(|answer| f64::from(u8::from(answer.figures.answered))),
+        stop: StopReason::ALL.map(|reason| {
+            let ended = |answer: &&Measured| answer.figures.reason == Some(reason);
+            answers.iter().filter(ended).count() as f64 / answers.len() as f64
+        }),
+        format: broken(answers),
     }
+}
+
+/// The share of turns that broke each rule first.
+fn broken(answers: &[Measured]) -> [f64; FormatRule::COUNT] {
+    let mut shares = [0.0; FormatRule::COUNT];
+    for answer in answers {
+        for (share, &count) in shares.iter_mut().zip(&answer.figures.broken) {
+            *share += f64::from(count);
+        }
+    }
+    let turns: u32 = answers.iter().map(|answer| answer.figures.turns).sum();
+    shares.map(|count| count / f64::from(turns.max(1)))
 }
 
 #[cfg(test)]
@@ -215,6 +248,8 @@ mod tests {
             },
             figures: TrajectoryFigures {
                 turns: 3,
+                broken: [0, 0, 0, 0, group, 0, 0, 0],
+                reason: Some([StopReason::Answered, StopReason::Malformed][group as usize]),
                 ..TrajectoryFigures::default()
             },
         };
@@ -232,5 +267,36 @@ mod tests {
         assert_eq!((line.em, line.pass_at_k, line.turns), (0.25, 0.5, 3.0));
         assert!(line.em_low <= line.em && line.em <= line.em_high);
         assert_eq!((line.f1_low, line.f1_high), (0.5, 0.5));
+        assert_eq!(line.notes_recall, Some(0.0));
+        let endings: Vec<(String, f64)> =
+            line.endings().filter(|(_, share)| *share > 0.0).collect();
+        assert_eq!(
+            endings,
+            [
+                ("stop/answered".to_owned(), 0.5),
+                ("stop/malformed".to_owned(), 0.5),
+                ("format/one_action".to_owned(), 1.0 / 6.0),
+            ]
+        );
+        let text = serde_json::to_string(line).unwrap();
+        assert!(text.contains("\"one_action\":0.1666"), "{text}");
+        assert_eq!(serde_json::from_str::<Evaluation>(&text).unwrap(), *line);
+    }
+
+    #[test]
+    fn where_nothing_is_written_down_no_fact_is_kept_or_lost() {
+        let answer = Measured {
+            entry: EvaluationEntry {
+                context: ContextKind::NoNotes,
+                objectives: 1,
+            },
+            group: 0,
+            outcome: Outcome::default(),
+            figures: TrajectoryFigures::default(),
+        };
+        let line = summarise(0, &[answer], &EvaluationSettings::default())[0];
+        assert_eq!((line.notes_recall, line.notes_tokens), (None, None));
+        let text = serde_json::to_string(&line).unwrap();
+        assert!(text.contains("\"notes_recall\":null"), "{text}");
     }
 }

@@ -33,6 +33,15 @@ pub struct Transcript {
     pub turns: Vec<Turn>,
 }
 
+impl Transcript {
+    /// Whether both would be written alike, bit for bit: log-probs that nobody knows are equal, too.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        let line = |of: &Self| serde_json::to_string(of).ok();
+        line(self).is_some_and(|text| Some(text) == line(other))
+    }
+}
+
 /// Writes transcripts, a line each.
 ///
 /// # Errors
@@ -96,6 +105,7 @@ pub fn replay_parts(
         if transcript.id.member == 0 {
             questions.push(RecordedQuestion {
                 context: transcript.context,
+                objectives: transcript.objectives,
                 question: transcript.question.clone(),
             });
         }
@@ -104,4 +114,38 @@ pub fn replay_parts(
         calls: Arc::new(calls),
     };
     (turns, tools, questions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_probs_that_nobody_knows_are_written_read_and_equal() {
+        let transcript = Transcript {
+            id: TrajectoryId::default(),
+            context: ContextKind::Full,
+            objectives: 1,
+            reason: StopReason::Answered,
+            outcome: Outcome::default(),
+            question: QuestionData::default(),
+            turns: vec![Turn {
+                ids: vec![1, 2],
+                logprobs: vec![f32::NAN, -0.1],
+                ..Turn::default()
+            }],
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        write_transcripts(&path, std::slice::from_ref(&transcript)).unwrap();
+        let read = read_transcripts(&path).unwrap();
+        assert!(read[0].turns[0].logprobs[0].is_nan());
+        assert_eq!(read[0].turns[0].logprobs[1], -0.1);
+        assert!(read[0].same(&transcript));
+        let mut other = transcript.clone();
+        other.turns[0].logprobs[1] = -0.2;
+        assert!(!read[0].same(&other));
+        other.turns[0].logprobs = vec![0.0, -0.1];
+        assert!(!read[0].same(&other), "a known number is another");
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Evaluation;
 
 /// Columns of the table as text: heading, figure.
-const COLUMNS: [(&str, &str); 15] = [
+const COLUMNS: [(&str, &str); 16] = [
     ("EM", "em"),
     ("pass@k", "pass_at_k"),
     ("EM/obj", "objectives_em"),
@@ -20,6 +20,7 @@ const COLUMNS: [(&str, &str); 15] = [
     ("searches", "searches"),
     ("pages", "accesses"),
     ("broken", "format_errors"),
+    ("failed", "tool_failures"),
     ("answered", "answered"),
 ];
 
@@ -44,7 +45,10 @@ pub fn table_text(lines: &[Evaluation]) -> String {
         let figures = line.figures();
         for (_, name) in COLUMNS {
             let value = figures.iter().find(|(known, _)| *known == name);
-            let value = value.map_or(0.0, |(_, value)| *value);
+            let Some(value) = value.and_then(|(_, value)| *value) else {
+                text.push_str(" - |");
+                continue;
+            };
             // Shares have digits behind the point, counts of tokens do not need any.
             let digits = if value.abs() < 10.0 { 3 } else { 0 };
             let _ = write!(text, " {value:.digits$}");
@@ -63,11 +67,14 @@ pub fn table_text(lines: &[Evaluation]) -> String {
     text
 }
 
-/// The table as CSV with every figure.
+/// The table as CSV with every figure; what is not measured is empty.
 #[must_use]
 pub fn csv(lines: &[Evaluation]) -> String {
     let mut text = String::from("step,context,objectives,n,samples");
     for (name, _) in Evaluation::default().figures() {
+        let _ = write!(text, ",{name}");
+    }
+    for (name, _) in Evaluation::default().endings() {
         let _ = write!(text, ",{name}");
     }
     text.push('\n');
@@ -82,7 +89,11 @@ pub fn csv(lines: &[Evaluation]) -> String {
             line.samples
         );
         for (_, value) in line.figures() {
+            let value = value.map_or_else(String::new, |value| value.to_string());
             let _ = write!(text, ",{value}");
+        }
+        for (_, share) in line.endings() {
+            let _ = write!(text, ",{share}");
         }
         text.push('\n');
     }
@@ -126,5 +137,9 @@ mod tests {
         let counts: Vec<usize> = csv.lines().map(|line| line.matches(',').count()).collect();
         assert_eq!(counts[0], counts[1]);
         assert!(csv.contains("0,full,2,5,3,0.4,0.2,0.6,"), "{csv}");
+        assert!(csv.contains(",stop/turn_limit,") && csv.contains(",format/one_action,"));
+        // Notes that were not measured are no notes of length 0.
+        assert!(table.contains(" - | - |"), "{table}");
+        assert!(csv.contains(",0,,,0,1234.4,"), "{csv}");
     }
 }

@@ -143,7 +143,7 @@ pub enum Event {
         dead: Vec<DeadGroup>,
     },
     /// The policy was measured.
-    Evaluated(Evaluation),
+    Evaluated(Box<Evaluation>),
     /// Something went wrong that the user should know of; the run goes on.
     TroubleFound {
         /// Where, if it is about one trajectory.

@@ -83,6 +83,8 @@ pub const METRICS: &[MetricName] = &[
     verl("perf/throughput", "tokens per second", "Tokens of the step's trajectories by its time."),
     verl("val-core/{task}/em/{context}/{objectives}", "share of questions", "Exact match over all objectives, by what the policy sees and by objectives."),
     verl("val-aux/{task}/{figure}/{context}/{objectives}", "as in the table of evaluations", "Every other figure of an evaluation, under its name in docs/evaluation.md: f1, cem, notes_recall, peak_tokens and so on."),
+    own("val-aux/{task}/stop/{reason}/{context}/{objectives}", "share of trajectories", "How the trajectories of an evaluation ended."),
+    own("val-aux/{task}/format/{rule}/{context}/{objectives}", "share of turns", "Turns of an evaluation that broke this rule first."),
     own("outcome/em", "share of trajectories", "Exact match of the training trajectories."),
     own("outcome/f1", "0 to 1", "Mean F1 of the training trajectories."),
     own("outcome/valid", "share of trajectories", "Trajectories that kept every format rule and answered."),
@@ -164,55 +166,17 @@ pub fn metrics_page() -> String {
 }
 
 /// Every way to end.
-pub(crate) const STOP_REASONS: [StopReason; 9] = [
-    StopReason::Answered,
-    StopReason::TurnLimit,
-    StopReason::TokenLimit,
-    StopReason::ContextFull,
-    StopReason::ResultTooLong,
-    StopReason::Malformed,
-    StopReason::ToolFailed,
-    StopReason::TimedOut,
-    StopReason::Aborted,
-];
+pub(crate) const STOP_REASONS: [StopReason; StopReason::COUNT] = StopReason::ALL;
 
 /// Every format rule.
-pub(crate) const FORMAT_RULES: [FormatRule; 8] = [
-    FormatRule::MemoryFirst,
-    FormatRule::MemoryClosed,
-    FormatRule::ThinkSecond,
-    FormatRule::ThinkClosed,
-    FormatRule::OneAction,
-    FormatRule::ActionClosed,
-    FormatRule::NothingBetween,
-    FormatRule::NoNestedTags,
-];
+pub(crate) const FORMAT_RULES: [FormatRule; FormatRule::COUNT] = FormatRule::ALL;
 
 pub(crate) fn stop_reason(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Answered => "answered",
-        StopReason::TurnLimit => "turn_limit",
-        StopReason::TokenLimit => "token_limit",
-        StopReason::ContextFull => "context_full",
-        StopReason::ResultTooLong => "result_too_long",
-        StopReason::Malformed => "malformed",
-        StopReason::ToolFailed => "tool_failed",
-        StopReason::TimedOut => "timed_out",
-        StopReason::Aborted => "aborted",
-    }
+    reason.name()
 }
 
 pub(crate) fn format_rule(rule: FormatRule) -> &'static str {
-    match rule {
-        FormatRule::MemoryFirst => "memory_first",
-        FormatRule::MemoryClosed => "memory_closed",
-        FormatRule::ThinkSecond => "think_second",
-        FormatRule::ThinkClosed => "think_closed",
-        FormatRule::OneAction => "one_action",
-        FormatRule::ActionClosed => "action_closed",
-        FormatRule::NothingBetween => "nothing_between",
-        FormatRule::NoNestedTags => "no_nested_tags",
-    }
+    rule.name()
 }
 
 #[cfg(test)]

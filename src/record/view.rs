@@ -231,7 +231,7 @@ impl RunView {
                 };
                 self.silent.insert(*step, silent);
             }
-            Event::Evaluated(row) => self.evaluations.push(*row),
+            Event::Evaluated(row) => self.evaluations.push(**row),
             Event::TroubleFound { id, what } => self.troubles.push(Trouble {
                 seq: recorded.seq,
                 id: *id,

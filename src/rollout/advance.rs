@@ -225,11 +225,13 @@ pub fn tool_result(
     let said = limit_text(&said, limits.tool_chars as usize, limits.tool_kept);
     let most = limits.tool_tokens as usize;
     let said = limit_tokens(task.task.tokenizer(), &said, most, limits.tool_kept);
-    let before = match result {
-        Err(_) => " error: ".to_owned(),
-        Ok(_) if view == ContextKind::Mem1 => turns_left(turns),
-        Ok(_) => String::new(),
-    };
+    let mut before = String::new();
+    if view == ContextKind::Mem1 {
+        before += &turns_left(turns);
+    }
+    if result.is_err() {
+        before = format!("{} error: ", before.trim_end());
+    }
     let (text, ids) = task.task.render_tool(&format!("{before}{said}"));
     let short = limits.tool_short_chars as usize;
     let short_ids = (short > 0 && said.chars().count() > short).then(|| {

@@ -22,8 +22,10 @@ pub struct Context {
 pub enum TurnForm {
     /// Notes, thought, action.
     Noted,
-    /// Thought, action: ReAct and MEM1, and MemAgent's answer.
+    /// Thought, action: ReAct and MEM1.
     Bare,
+    /// Thought, answer: MemAgent's, after the last part.
+    Answering,
     /// Notes alone, about a part of a document.
     Reading,
 }
@@ -33,7 +35,8 @@ pub enum TurnForm {
 pub fn turn_form(kind: ContextKind, question: &QuestionData, turn: usize) -> TurnForm {
     match kind {
         ContextKind::Chunks if turn < question.chunks.len() => TurnForm::Reading,
-        ContextKind::Chunks | ContextKind::Mem1 | ContextKind::NoNotes => TurnForm::Bare,
+        ContextKind::Chunks => TurnForm::Answering,
+        ContextKind::Mem1 | ContextKind::NoNotes => TurnForm::Bare,
         _ => TurnForm::Noted,
     }
 }
@@ -107,9 +110,15 @@ pub fn notes_ids(turn: &Turn) -> &[TokenId] {
 /// The ids of the content of a turn's notes, without the tags.
 #[must_use]
 pub fn notes_content_ids(turn: &Turn) -> &[TokenId] {
+    content_ids(turn, Tag::Mem)
+}
+
+/// The ids of the content of a turn's first block of this kind, without the tags.
+#[must_use]
+pub fn content_ids(turn: &Turn, tag: Tag) -> &[TokenId] {
     turn.spans
         .iter()
-        .find(|span| span.tag == Tag::Mem)
+        .find(|span| span.tag == tag)
         .and_then(|span| {
             turn.ids
                 .get(span.inner_start as usize..span.inner_end as usize)

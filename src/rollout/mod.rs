@@ -24,8 +24,8 @@ use crate::trajectory::{
 pub use advance::{AfterTool, AfterTurn, state_after_tool, state_after_turn, tool_result};
 pub use asearcher::{AsearcherAgent, Asked, Entry, Reading, Source, Usage};
 pub use context::{
-    Context, ForcedIds, TurnForm, next_context, notes_content_ids, notes_ids, training_rows,
-    turn_form,
+    Context, ForcedIds, TurnForm, content_ids, next_context, notes_content_ids, notes_ids,
+    training_rows, turn_form,
 };
 pub use mem1_row::{Mem1Block, Mem1Ids, Mem1Row};
 pub use protocol::{ParsedTurn, parse_turn, reading_stop_strings, stop_strings};

@@ -3,8 +3,9 @@
 //!
 //! A turn is parsed on the decoded bytes of its ids, and every span is given back as token ranges, so
 //! that a tag may be one special token or cross several ordinary ones. Where a context has no notes
-//! (ReAct, MEM1) a turn is a thought and an action; where it reads a document it is notes alone. The rules have names; they are
-//! described for users in `docs/protocol.md`.
+//! (ReAct, MEM1) a turn is a thought and an action; where it reads a document it is notes alone, and a
+//! thought and the answer after the last part. The rules have names; they are described for users in
+//! `docs/protocol.md`.
 
 use super::TurnForm;
 use crate::trajectory::{Action, FormatRule, Span, Tag, TokenId};
@@ -86,7 +87,7 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn turn(&mut self, form: TurnForm) -> Result<Option<Action>, FormatRule> {
         self.skip_white();
-        if form != TurnForm::Bare {
+        if matches!(form, TurnForm::Noted | TurnForm::Reading) {
             if !self.at_tag(Tag::Mem.open()) {
                 return Err(FormatRule::MemoryFirst);
             }
@@ -106,8 +107,12 @@ impl Parser<'_> {
         self.block(Tag::Think, FormatRule::ThinkClosed)?;
         self.skip_white();
         let actions = [Tag::Search, Tag::Access, Tag::Answer];
-        let Some(tag) = actions.into_iter().find(|tag| self.at_tag(tag.open())) else {
-            return Err(self.missing(&actions, FormatRule::OneAction));
+        let allowed = match form {
+            TurnForm::Answering => &actions[2..],
+            _ => &actions[..],
+        };
+        let Some(&tag) = allowed.iter().find(|tag| self.at_tag(tag.open())) else {
+            return Err(self.missing(allowed, FormatRule::OneAction));
         };
         let content = self.block(tag, FormatRule::ActionClosed)?;
         if !self.ended() {
@@ -334,6 +339,19 @@ mod tests {
             ),
         ] {
             assert_eq!(bare(text).broken, Some(rule), "{text}");
+        }
+        let answering = |text| parse_as(TurnForm::Answering, text);
+        let turn = answering("<think>t</think><answer>a</answer>");
+        assert_eq!(turn.action, Some(Action::Answer("a".into())));
+        for text in [
+            "<think>t</think><search>q</search>",
+            "<think>t</think><access>u</access>",
+        ] {
+            assert_eq!(
+                answering(text).broken,
+                Some(FormatRule::OneAction),
+                "{text}"
+            );
         }
         let turn = reading("<mem> what it says</mem> ");
         assert_eq!(

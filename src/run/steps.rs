@@ -244,12 +244,12 @@ pub fn record_evaluation(
     for line in lines {
         let at = format!("{}/{}", line.context.name(), line.objectives);
         metrics.set(format!("val-core/{task}/em/{at}"), line.em);
-        for (name, value) in line.figures() {
-            if name != "em" {
-                metrics.set(format!("val-aux/{task}/{name}/{at}"), value);
-            }
+        let figures = line.figures().into_iter().filter(|(name, _)| *name != "em");
+        let figures = figures.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        for (name, value) in figures.chain(line.endings()) {
+            metrics.set(format!("val-aux/{task}/{name}/{at}"), value);
         }
-        recorder.writer.append(&Event::Evaluated(line))?;
+        recorder.writer.append(&Event::Evaluated(Box::new(line)))?;
     }
     metrics.set(
         "timing_s/testing",

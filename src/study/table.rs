@@ -84,16 +84,17 @@ pub struct Results {
     pub cells: Vec<Cell>,
 }
 
-fn value(line: &Evaluation, metric: &str) -> f64 {
-    match metric {
+/// A figure of a line; none if it was not measured.
+fn value(line: &Evaluation, metric: &str) -> Option<f64> {
+    Some(match metric {
         "em" => line.em,
         "f1" => line.f1,
-        "notes_recall" => line.notes_recall,
-        "notes_tokens" => line.notes_tokens,
+        "notes_recall" => line.notes_recall?,
+        "notes_tokens" => line.notes_tokens?,
         "peak_tokens" => line.peak_tokens,
         "total_tokens" => line.total_tokens,
         _ => f64::NAN,
-    }
+    })
 }
 
 /// Contexts that forget come before the full one.
@@ -114,10 +115,13 @@ impl Results {
             let Some(arm) = arm else { continue };
             for line in summary.evaluations.iter().filter(|l| shown(l.objectives)) {
                 for metric in &study.metrics {
+                    let Some(value) = value(line, metric) else {
+                        continue;
+                    };
                     let context = order(line.context);
                     let key = (arm, line.step, context, line.objectives, metric.as_str());
                     let entry = values.entry(key).or_insert((line.context, Vec::new()));
-                    entry.1.push(value(line, metric));
+                    entry.1.push(value);
                 }
             }
         }

@@ -14,6 +14,8 @@ use crate::trajectory::{QuestionData, TokenId};
 pub struct RecordedQuestion {
     /// The context.
     pub context: ContextKind,
+    /// Objectives of the line of the table that it counts for.
+    pub objectives: u32,
     /// The question.
     pub question: QuestionData,
 }
@@ -36,12 +38,11 @@ impl ReplayTask {
         }
     }
 
-    /// The questions with so many objectives, each once.
+    /// The questions that were asked as those with so many objectives, each once.
     fn asked(&self, objectives: u32) -> impl Iterator<Item = &RecordedQuestion> {
         let first = self.questions.first().map(|recorded| recorded.context);
         self.questions.iter().filter(move |recorded| {
-            Some(recorded.context) == first
-                && recorded.question.objectives.len() == objectives as usize
+            Some(recorded.context) == first && recorded.objectives == objectives
         })
     }
 }

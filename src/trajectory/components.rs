@@ -3,7 +3,7 @@
 use bevy_ecs::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Span, TokenId};
+use super::{FormatRule, Span, StopReason, TokenId};
 
 /// Why a trajectory exists.
 #[derive(
@@ -110,55 +110,9 @@ pub enum TurnState {
     Terminated(StopReason),
 }
 
-/// How a trajectory ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// It gave an answer.
-    Answered,
-    /// It used all its turns without an answer.
-    TurnLimit,
-    /// A turn reached its token limit, or the trajectory its own.
-    TokenLimit,
-    /// A turn filled the context.
-    ContextFull,
-    /// The result of a tool left no room in the context for another token.
-    ResultTooLong,
-    /// A turn broke the protocol; the rule stands in the turn.
-    Malformed,
-    /// A tool failed for good.
-    ToolFailed,
-    /// A tool or the engine did not answer in time.
-    TimedOut,
-    /// The run was stopped.
-    Aborted,
-}
-
 /// Marker on trajectories that are over, so that hot queries skip them.
 #[derive(Component, Clone, Copy, Debug)]
 pub struct Terminated;
-
-/// A rule of the protocol that a turn broke. See `docs/protocol.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FormatRule {
-    /// A turn begins with `<mem>`.
-    MemoryFirst,
-    /// `<mem>` is closed.
-    MemoryClosed,
-    /// `<think>` follows `</mem>`.
-    ThinkSecond,
-    /// `<think>` is closed.
-    ThinkClosed,
-    /// Exactly one of search, access and answer follows `</think>`.
-    OneAction,
-    /// The action is closed, and nothing follows it.
-    ActionClosed,
-    /// Only white space stands between the blocks.
-    NothingBetween,
-    /// No protocol tag stands inside a block.
-    NoNestedTags,
-}
 
 /// What a tool answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -196,7 +150,9 @@ pub struct Turn {
     pub forced: u32,
     /// Forced ids, then sampled ids. Exactly what the engine sampled; never re-tokenised.
     pub ids: Vec<TokenId>,
-    /// Log-prob of each id when it was sampled, 0 for forced ones. Length of `ids`.
+    /// Log-prob of each id when it was sampled, 0 for forced ones; NaN where the engine does not tell.
+    /// Length of `ids`.
+    #[serde(with = "super::unknown")]
     pub logprobs: Vec<f32>,
     /// The tags found, as ranges into `ids`.
     pub spans: Vec<Span>,

@@ -4,11 +4,14 @@
 //! types, and none of them knows about engines, tools or files.
 
 mod components;
+mod endings;
 mod messages;
 mod question;
 mod tokens;
+mod unknown;
 
 pub use components::*;
+pub use endings::*;
 pub use messages::*;
 pub use question::*;
 pub use tokens::*;

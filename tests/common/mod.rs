@@ -99,7 +99,7 @@ pub fn run(folder: &Path, experiment: Experiment, player: Player, shuffled: bool
     };
     for event in events {
         match event.event {
-            Event::Evaluated(line) => done.evaluations.push(line),
+            Event::Evaluated(line) => done.evaluations.push(*line),
             Event::TurnGenerated(turn) => {
                 done.turns.insert((turn.id, turn.turn), turn.text);
             }

@@ -53,8 +53,8 @@ pub fn evaluation(step: u32, context: ContextKind, objectives: u32, em: f64) -> 
         n: 100,
         em,
         f1: em + 0.08,
-        notes_recall: 0.5 + em / 2.0,
-        notes_tokens: 24.0 + 9.0 * em,
+        notes_recall: Some(0.5 + em / 2.0),
+        notes_tokens: Some(24.0 + 9.0 * em),
         peak_tokens: 120.0 + 60.0 * f64::from(objectives),
         total_tokens: 300.0 * f64::from(objectives) - 40.0 * em,
         ..Evaluation::default()
@@ -242,7 +242,7 @@ pub fn write_cold_start(writer: &mut RecordWriter, steps: u32) {
     for (objectives, em) in [(2, 0.31), (4, 0.08)] {
         for (context, bonus) in [(ContextKind::Deployed, 0.0), (ContextKind::Full, 0.12)] {
             let row = evaluation(0, context, objectives, em + bonus);
-            writer.append(&Event::Evaluated(row)).unwrap();
+            writer.append(&Event::Evaluated(Box::new(row))).unwrap();
         }
     }
 }
@@ -320,10 +320,10 @@ pub fn write_run(runs: &Path, steps: u32) -> RunFolder {
             let em = 0.31 + 0.28 * f64::from(step) / f64::from(steps);
             for (context, bonus) in [(ContextKind::Deployed, 0.0), (ContextKind::Full, 0.1)] {
                 let row = evaluation(step, context, 2, em + bonus);
-                writer.append(&Event::Evaluated(row)).unwrap();
+                writer.append(&Event::Evaluated(Box::new(row))).unwrap();
                 if step == steps {
                     let row = evaluation(step, context, 4, em - 0.35 + bonus);
-                    writer.append(&Event::Evaluated(row)).unwrap();
+                    writer.append(&Event::Evaluated(Box::new(row))).unwrap();
                 }
             }
         }

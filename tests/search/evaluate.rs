@@ -7,7 +7,7 @@ use palimpsest::engine::GenerateRequest;
 use palimpsest::experiment::{ContextKind, Retrieval, RetrieverSettings};
 use palimpsest::record::Event;
 use palimpsest::tools::{Tool, ToolCall, ToolError, ToolFuture, ToolLink};
-use palimpsest::trajectory::{Action, StopReason, ToolFailure};
+use palimpsest::trajectory::{Action, FormatRule, StopReason, ToolFailure};
 
 use super::players::{by_text, diligent, experiment, measure};
 
@@ -47,6 +47,9 @@ fn every_context_is_played_in_its_own_form_to_the_right_answer() {
         };
         assert_eq!((line.searches, line.answered), (searches, 1.0), "{line:?}");
         assert!(line.dependency > 0.0 && line.total_tokens >= line.peak_tokens);
+        // All that was shown stands in notes or thoughts; ReAct writes nothing down.
+        let kept = (line.context != ContextKind::NoNotes).then_some(1.0);
+        assert_eq!(line.notes_recall, kept, "{line:?}");
         assert_eq!(line.pass_at_k, 1.0);
     }
     let text = |context: ContextKind| {
@@ -78,6 +81,40 @@ fn every_context_is_played_in_its_own_form_to_the_right_answer() {
         reader.question.chunks.len() + 1,
         "a turn a part, then the answer"
     );
+}
+
+#[test]
+fn mem1_is_told_the_turns_that_are_left_also_when_a_tool_fails_and_a_reader_may_only_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut experiment = experiment(folder.path(), &[ContextKind::Mem1, ContextKind::Chunks]);
+    let tools = ToolLink::start(vec![], 60.0, 120).unwrap();
+    experiment.task.chunks.passages = 1;
+    let player = |request: &GenerateRequest, text: &str| {
+        if text.ends_with("<mem>") {
+            return " nothing</mem>".to_owned();
+        }
+        let action = match request.turn {
+            0 | 1 => "<search>x</search>",
+            _ => "<answer>x</answer>",
+        };
+        format!("<think></think>{action}")
+    };
+    let measured = measure(folder.path(), experiment, player, Some(tools));
+    for transcript in &measured.transcripts {
+        if transcript.context == ContextKind::Mem1 {
+            let told = &transcript.turns[0].tool.as_ref().unwrap().text;
+            assert!(
+                told.starts_with("<tool> You have 3 turns left. error: "),
+                "{told}"
+            );
+        } else {
+            // A search after the last part would lose the notes and show nothing.
+            assert_eq!(transcript.reason, StopReason::Malformed);
+            let last = transcript.turns.last().unwrap();
+            assert_eq!(last.broken, Some(FormatRule::OneAction));
+            assert!(last.tool.is_none());
+        }
+    }
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn measure(
     let lines = events
         .iter()
         .filter_map(|event| match event {
-            Event::Evaluated(line) => Some(*line),
+            Event::Evaluated(line) => Some(**line),
             _ => None,
         })
         .collect();

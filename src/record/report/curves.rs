@@ -26,7 +26,7 @@ pub(super) fn sections(view: &RunView) -> Vec<Section> {
                 share(
                     "Exact match",
                     "Questions with every objective right, in evaluations.",
-                    measured(|r| r.em),
+                    measured(|r| Some(r.em)),
                 ),
                 plain(
                     "Training reward",
@@ -159,7 +159,7 @@ pub(super) fn main_objectives(view: &RunView) -> Option<u32> {
     best.map(|(objectives, _)| objectives)
 }
 
-fn by_context(view: &RunView, value: fn(&Evaluation) -> f64) -> Vec<Line> {
+fn by_context(view: &RunView, value: fn(&Evaluation) -> Option<f64>) -> Vec<Line> {
     let objectives = main_objectives(view);
     let measured: BTreeSet<u32> = view.evaluations.iter().map(|r| r.step).collect();
     if measured.len() < 2 {
@@ -171,7 +171,7 @@ fn by_context(view: &RunView, value: fn(&Evaluation) -> f64) -> Vec<Line> {
             .evaluations
             .iter()
             .filter(|r| r.context == context && Some(r.objectives) == objectives)
-            .map(|r| (r.step, value(r)))
+            .filter_map(|r| Some((r.step, value(r)?)))
             .collect();
         points.into_iter().collect()
     };

@@ -42,21 +42,22 @@ pub(super) struct Headline {
 
 struct Column {
     name: &'static str,
-    value: fn(&Evaluation) -> f64,
+    /// None where it is not measured.
+    value: fn(&Evaluation) -> Option<f64>,
     /// 1 if more is better, -1 if less is, 0 if it depends.
     good: f64,
 }
 
 const COLUMNS: [Column; 6] = [
-    column("Exact match", |r| r.em, 1.0),
-    column("F1", |r| r.f1, 1.0),
+    column("Exact match", |r| Some(r.em), 1.0),
+    column("F1", |r| Some(r.f1), 1.0),
     column("Notes recall", |r| r.notes_recall, 1.0),
     column("Notes, tokens", |r| r.notes_tokens, 0.0),
-    column("Peak, tokens", |r| r.peak_tokens, -1.0),
-    column("Total, tokens", |r| r.total_tokens, -1.0),
+    column("Peak, tokens", |r| Some(r.peak_tokens), -1.0),
+    column("Total, tokens", |r| Some(r.total_tokens), -1.0),
 ];
 
-const fn column(name: &'static str, value: fn(&Evaluation) -> f64, good: f64) -> Column {
+const fn column(name: &'static str, value: fn(&Evaluation) -> Option<f64>, good: f64) -> Column {
     Column { name, value, good }
 }
 
@@ -90,7 +91,7 @@ pub(super) fn rows(view: &RunView) -> Vec<TableRow> {
 
 /// Exact match in every context, and recall, as numbers to begin with.
 pub(super) fn headlines(view: &RunView, objectives: Option<u32>) -> Vec<Headline> {
-    let of = |label: &str, context, value: fn(&Evaluation) -> f64| {
+    let of = |label: &str, context, value: fn(&Evaluation) -> Option<f64>| {
         let rows = || {
             view.evaluations
                 .iter()
@@ -99,13 +100,13 @@ pub(super) fn headlines(view: &RunView, objectives: Option<u32>) -> Vec<Headline
         let (first, last) = (rows().next()?, rows().next_back()?);
         Some(Headline {
             label: format!("{label}, {} context", context.name()),
-            value: short(value(last)),
-            from: (first.step != last.step).then(|| short(value(first))),
+            value: short(value(last)?),
+            from: value(first).filter(|_| first.step != last.step).map(short),
         })
     };
     [
-        of("Exact match", ContextKind::Deployed, |r| r.em),
-        of("Exact match", ContextKind::Full, |r| r.em),
+        of("Exact match", ContextKind::Deployed, |r| Some(r.em)),
+        of("Exact match", ContextKind::Full, |r| Some(r.em)),
         of("Notes recall", ContextKind::Deployed, |r| r.notes_recall),
         of("Notes, tokens", ContextKind::Deployed, |r| r.notes_tokens),
     ]
@@ -116,7 +117,14 @@ pub(super) fn headlines(view: &RunView, objectives: Option<u32>) -> Vec<Headline
 
 impl Column {
     fn cell(&self, first: &Evaluation, last: &Evaluation) -> Cell {
-        let (a, b) = ((self.value)(first), (self.value)(last));
+        let (Some(a), Some(b)) = ((self.value)(first), (self.value)(last)) else {
+            return Cell {
+                first: "-".to_owned(),
+                last: None,
+                change: String::new(),
+                trend: "same",
+            };
+        };
         let change = b - a;
         let trend = match change * self.good {
             gain if gain > 0.0 => "better",

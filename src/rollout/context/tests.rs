@@ -146,7 +146,10 @@ fn every_context_holds_what_its_setting_says_and_nothing_else() {
         turn_form(ContextKind::Chunks, &document, 1),
         TurnForm::Reading
     );
-    assert_eq!(turn_form(ContextKind::Chunks, &document, 2), TurnForm::Bare);
+    assert_eq!(
+        turn_form(ContextKind::Chunks, &document, 2),
+        TurnForm::Answering
+    );
 }
 
 #[test]

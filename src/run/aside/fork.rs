@@ -151,6 +151,7 @@ pub(super) fn fork(
     let outcome = outcome_of(
         task.task.as_ref(),
         &question,
+        view.0,
         &turns,
         reason,
         &settings.0.reward,
