@@ -110,3 +110,33 @@ impl Task for ReplayTask {
         render_tool(&self.tokenizer, text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::lookup::LookupTask;
+    use crate::trajectory::Objective;
+
+    #[test]
+    fn questions_are_asked_again_in_the_line_that_they_counted_for() {
+        let objective = |key: &str| Objective {
+            key: key.into(),
+            gold: vec!["x".into()],
+        };
+        // An older program measured questions with two objectives under one.
+        let question = QuestionData {
+            objectives: vec![objective("a"), objective("b")],
+            ..QuestionData::default()
+        };
+        let recorded = RecordedQuestion {
+            context: ContextKind::Deployed,
+            objectives: 1,
+            question: question.clone(),
+        };
+        let words = TextTokenizer::clone(LookupTask::shipped().unwrap().tokenizer());
+        let task = ReplayTask::new(words, TaskKind::Search, vec![recorded]);
+        assert_eq!(task.available(0, 1, Split::Test), Some(1));
+        assert_eq!(task.available(0, 2, Split::Test), Some(0));
+        assert_eq!(task.question(0, 0, 0, 1, Split::Test, false), question);
+    }
+}
