@@ -42,13 +42,19 @@ impl SearchTask {
     fn warn_of_rest(&self, experiment: &Experiment) {
         let asked = asked_for(experiment);
         let evaluation = &experiment.evaluation;
+        let mut files: Vec<(&[SearchQuestion], &str)> = Vec::new();
         for split in [Split::Train, evaluation.split] {
+            let (questions, file) = self.of_split(split, &experiment.task);
+            if files.iter().all(|(_, known)| *known != file) {
+                files.push((questions, file));
+            }
+        }
+        for (questions, file) in files {
             let numbers: BTreeSet<u32> = asked
                 .iter()
-                .filter(|(of, _)| *of == split)
+                .filter(|(split, _)| self.of_split(*split, &experiment.task).1 == file)
                 .map(|(_, objectives)| *objectives)
                 .collect();
-            let (questions, file) = self.of_split(split, &experiment.task);
             // Single questions are parts of any larger one.
             let left = questions.iter().filter(|question| {
                 let count = question.objectives.len() as u32;
