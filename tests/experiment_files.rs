@@ -330,17 +330,16 @@ fn the_three_arms_differ_in_credit_alone() {
 #[test]
 fn a_tool_with_no_time_for_its_tries_is_noted_when_a_file_is_read() {
     let notes = |settings: &str| -> Vec<String> {
-        let served = "kind: Search, retrieval: served(url: \"http://127.0.0.1:8000\")";
-        let text = format!("(task: ({served}), cold_start: (stages: []), {settings})");
+        let task = "kind: Search, retrieval: served(url: \"http://127.0.0.1:8000\")";
+        let text = format!("(task: ({task}), cold_start: (stages: []), {settings})");
         let resolved = Experiment::from_ron("test.ron", &text, &[]);
         let resolved = resolved.unwrap_or_else(|errors| panic!("{errors}"));
         let notes = resolved.notes.iter().map(ToString::to_string);
         notes.filter(|note| note.contains("tool_seconds")).collect()
     };
     assert_eq!(notes(""), [""; 0], "the default is long enough");
-    let told = notes("rollout: (limits: (tool_seconds: 5.0))");
     // 0.5, 1, 2 and 4 seconds between five tries, and one try of 30.
-    assert!(told[0].contains("at least 37.5"), "{told:?}");
+    assert!(notes("rollout: (limits: (tool_seconds: 5.0))")[0].contains("at least 37.5"));
 }
 
 #[test]

@@ -256,3 +256,50 @@ fn a_stop_answers_what_is_under_way_and_takes_nothing_more() {
     });
     runtime.block_on(served.ended).unwrap().unwrap();
 }
+
+#[test]
+#[cfg(unix)]
+fn a_server_that_ends_takes_the_file_with_its_address_away() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+    provider();
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("c.jsonl");
+    std::fs::write(&corpus, ROWS.join("\n")).unwrap();
+    let places = folder.path().join("places");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_palimpsest"))
+        .args(["serve", "--port", "0", "--corpus"])
+        .arg(&corpus)
+        .arg("--save-dir")
+        .arg(&places)
+        .env("OMP_WAIT_POLICY", "passive")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").unwrap();
+    let name = format!("Host{}.txt", address.replace(':', "_IP"));
+    let told = || std::fs::read_to_string(places.join(&name));
+    // It is written just after the address is printed.
+    while !told().is_ok_and(|text| text.trim() == address) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // A signal before it listens for one would end it at once: ask it something first.
+    let health = reqwest::Client::builder().no_proxy().build().unwrap();
+    let url = format!("http://{address}/health");
+    runtime().block_on(async { health.get(url).send().await.unwrap() });
+    let interrupt = ["-INT".to_owned(), child.id().to_string()];
+    assert!(
+        Command::new("kill")
+            .args(interrupt)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(child.wait().unwrap().success());
+    assert!(told().is_err(), "the file is still there");
+}
