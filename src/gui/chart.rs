@@ -260,7 +260,11 @@ fn tell(curve: &Curve) -> String {
         change if change < -0.05 => "falling",
         _ => "level",
     };
-    format!("{} last {last:.4} at {step:.0}, {trend}", curve.name)
+    let band = curve.band.as_ref().and_then(|band| band.last());
+    let band = band.map_or(String::new(), |(low, high)| {
+        format!(", band {low:.4} to {high:.4}")
+    });
+    format!("{} last {last:.4} at {step:.0}, {trend}{band}", curve.name)
 }
 
 /// An exponential moving average with the weight of what came before; starts at the first value.

@@ -173,8 +173,6 @@ impl Theme {
         visuals.window_fill = colours.raised;
         visuals.extreme_bg_color = colours.raised;
         visuals.faint_bg_color = colours.raised;
-        // A field in a dialog is to be seen on the raised ground of the dialog.
-        visuals.text_edit_bg_color = Some(colours.ground);
         visuals.override_text_color = Some(colours.text);
         visuals.weak_text_color = Some(colours.weak);
         visuals.warn_fg_color = colours.warning;

@@ -14,7 +14,9 @@ fn before_a_rollout_has_ended_no_panel_tells_its_end() {
     let run = sample(folder.path(), 2);
     let mut harness = window(&[&run]);
     let told = |text: &str| {
-        text.contains("right 1.00") || text.contains("mean 0.50") || text.contains("memory reward")
+        text.contains("right 1.00")
+            || text.contains("mean 0.50")
+            || text.contains("memory advantage")
     };
     assert!(told(&all_text(&harness)));
     press(&mut harness, Key::Home);

@@ -9,7 +9,7 @@ use palimpsest::record::{Event, Metrics, RecordWriter, RunFolder, TurnEvent};
 use palimpsest::trajectory::{Purpose, TrajectoryId};
 
 use crate::sample_run::{start, write_cold_start};
-use crate::support::{all_text, click, labels, press, sample, show, window, window_of};
+use crate::support::{all_text, click, labels, press, sample, scripted, show, window, window_of};
 
 /// A run that was measured with three objectives often, and with six at its ends, and kept a rollout of
 /// every evaluation.
@@ -40,8 +40,6 @@ fn measured(folder: &Path) -> PathBuf {
             metrics.set("val-core/lookup/em/full/6", 0.0);
         }
         metrics.set("critic/score/mean", 0.5);
-        metrics.set("critic/score/min", 0.0);
-        metrics.set("critic/score/max", 1.0);
         writer.append_metrics(step, &metrics).unwrap();
     }
     writer.sync().unwrap();
@@ -104,6 +102,16 @@ fn charts_name_their_metrics_and_can_be_pinned() {
 }
 
 #[test]
+fn the_reward_has_a_band_over_its_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = scripted(folder.path(), |_| {});
+    let mut harness = window(&[&run]);
+    press(&mut harness, Key::Num4);
+    let shown = chart(&harness, "Reward:");
+    assert!(shown.contains(", band "), "{shown}");
+}
+
+#[test]
 fn a_run_that_had_a_cold_start_alone_shows_it() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunFolder::create(folder.path(), "cold").unwrap();
@@ -145,5 +153,5 @@ fn a_filter_of_rewards_leads_to_the_groups_that_match() {
     let text = all_text(&harness);
     assert!(text.contains("group 0   1 of 2 match"), "{text}");
     press(&mut harness, Key::F);
-    assert!(!all_text(&harness).contains("match"));
+    assert!(!all_text(&harness).contains("of 2 match"));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use eframe::egui::{ComboBox, Id, RichText, Role, ScrollArea, Slider, TextEdit, Ui, WidgetInfo};
 
-use super::charts::{COLD_START, ChartOf, GROUPS, Leads, leads_of};
+use super::charts::{COLD_START, ChartOf, GROUPS, Leads, full_name, leads_of};
 use super::series::{How, curves, most_measured, names, objectives_of};
 use crate::gui::Command;
 use crate::gui::chart::{Chart, Curve};
@@ -313,7 +313,8 @@ impl CurvesPanel {
             None
         };
         if chart.metrics != [chart.title] {
-            let names = chart.metrics.join(", ");
+            let names: Vec<&str> = chart.metrics.iter().map(|name| full_name(name)).collect();
+            let names = names.join(", ");
             ui.label(
                 RichText::new(names)
                     .monospace()

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::charts::ChartOf;
+use crate::gui::Cursor;
 use crate::gui::chart::{Curve, smoothed};
 use crate::gui::run::Run;
 use crate::gui::theme::Colours;
+use crate::trajectory::Purpose;
 
 /// What lines are made with.
 pub struct How {
@@ -51,7 +53,8 @@ pub fn curves(
         let first = members.first().map_or(0, |(number, _)| *number);
         let (points, band) = banded(&members);
         let alone = runs.first().filter(|_| !several);
-        let spread = alone.and_then(|(_, run)| spread_of(run, chart.band?, &points));
+        let alone = alone.filter(|_| chart.groups);
+        let spread = alone.and_then(|(_, run)| spread_of(run, &points));
         let tail = short(&metric);
         curves.push(Curve {
             name: if several {
@@ -69,20 +72,28 @@ pub fn curves(
     curves
 }
 
-/// The lowest and highest value of each step, where a run wrote both for every point.
-fn spread_of(
-    run: &Run,
-    (low, high): (&str, &str),
-    points: &[(f64, f64)],
-) -> Option<Vec<(f64, f64)>> {
-    let (low, high) = (run.view.metric(low), run.view.metric(high));
-    let at = |series: &[(u32, f64)], step: f64| {
-        let found = series.iter().find(|(of, _)| f64::from(*of) == step);
-        found.map(|(_, value)| *value)
-    };
+/// The lowest and the highest mean reward of a group at every point, where the record keeps whole
+/// groups of every step.
+fn spread_of(run: &Run, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+    let size = run.experiment.as_ref()?.rollout.group_size as usize;
     points
         .iter()
-        .map(|(step, _)| Some((at(low, *step)?, at(high, *step)?)))
+        .map(|(step, _)| {
+            // Steps of metrics count from 1; the rollouts of the first have the number 0.
+            let step = (*step as u32).checked_sub(1)?;
+            let members = run.members(Purpose::Train, step, None);
+            let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+            for group in members.chunk_by(|a, b| a.group == b.group) {
+                let rewards: Option<Vec<f64>> = group
+                    .iter()
+                    .map(|id| Some(f64::from(run.reward_at(*id, Cursor::Live)?)))
+                    .collect();
+                let rewards = rewards.filter(|of| of.len() == size)?;
+                let mean = rewards.iter().sum::<f64>() / rewards.len().max(1) as f64;
+                (low, high) = (low.min(mean), high.max(mean));
+            }
+            (low <= high).then_some((low, high))
+        })
         .collect()
 }
 

@@ -71,6 +71,9 @@ impl Dialogs {
         let response = Modal::new(Id::unique("dialog")).show(context, |ui| {
             let width = (context.content_rect().width() - 60.0).min(680.0);
             ui.set_max_width(width);
+            // A dialog is raised as fields are elsewhere; here they are sunk, to be seen.
+            let ground = world.theme.of(context).ground;
+            ui.visuals_mut().text_edit_bg_color = Some(ground);
             match &mut self.shown {
                 Shown::Nothing => true,
                 Shown::Palette { search, at } => palette(ui, world, search, at, fresh),
