@@ -77,6 +77,7 @@ fn lanes(ui: &mut Ui, world: &mut World, members: &[TrajectoryId]) {
     let area = ScrollArea::vertical()
         .id_salt("lanes")
         .max_height(height)
+        .min_scrolled_height(LANE)
         .auto_shrink(false);
     area.show_rows(ui, LANE, members.len(), |ui, range| {
         for id in members.get(range).unwrap_or_default() {
