@@ -110,6 +110,7 @@ pub fn timeline(ui: &mut Ui, world: &mut World) {
         return;
     };
     let last = run.timeline.last;
+    let empty = run.view.trajectories.is_empty();
     let id = world.selection.id;
     ui.horizontal(|ui| {
         let playing = world.playing;
@@ -133,7 +134,10 @@ pub fn timeline(ui: &mut Ui, world: &mut World) {
             Cursor::Live => format!("event {last}, following"),
             Cursor::At(_) => format!("event {at} of {last}"),
         };
-        let place = super::words::step_name(id.purpose, id.step);
+        let place = match empty {
+            true => String::new(),
+            false => super::words::step_name(id.purpose, id.step),
+        };
         // Both texts stand behind the line, and neither is cut.
         let width = (ui.available_width() - 330.0).max(60.0);
         ui.add_space(8.0);

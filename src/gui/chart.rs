@@ -1,7 +1,7 @@
 //! A line chart with a sentence for screen readers, over egui_plot.
 
 use eframe::egui::{
-    Color32, Id, Response, RichText, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2,
+    Color32, FontId, Id, Response, RichText, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2,
 };
 use egui_plot::{
     AxisHints, FilledArea, GridMark, Line, LineStyle, Plot, PlotPoints, Points, VLine,
@@ -163,6 +163,18 @@ impl Chart<'_> {
     fn legend(&self, ui: &mut Ui) {
         ui.horizontal_wrapped(|ui| {
             for curve in self.curves {
+                // A name stays with its line: what does not fit goes to the next row together.
+                let name = RichText::new(&curve.name).size(12.0);
+                let width = ui.fonts_mut(|fonts| {
+                    let font = FontId::proportional(12.0);
+                    let letters = curve.name.chars();
+                    letters.map(|c| fonts.glyph_width(&font, c)).sum::<f32>()
+                });
+                if ui.available_size_before_wrap().x
+                    < width + 14.0 + 3.0 * ui.spacing().item_spacing.x
+                {
+                    ui.end_row();
+                }
                 let (rect, _) = ui.allocate_exact_size(vec2(14.0, 12.0), Sense::hover());
                 let middle = rect.center().y;
                 let ends = [pos2(rect.left(), middle), pos2(rect.right(), middle)];
@@ -173,7 +185,7 @@ impl Chart<'_> {
                 } else {
                     ui.painter().line_segment(ends, stroke);
                 }
-                ui.label(RichText::new(&curve.name).size(12.0));
+                ui.label(name);
             }
         });
     }

@@ -141,7 +141,7 @@ mod tests {
         };
         context.begin_pass(input);
         let found = Command::pressed(&context, reach);
-        let _ = context.end_pass();
+        context.end_pass().textures_delta.clear();
         found
     }
 

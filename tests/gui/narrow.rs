@@ -116,3 +116,13 @@ fn the_state_of_a_run_is_not_cut_by_the_buttons() {
         assert!(button.right() <= 900.0);
     }
 }
+
+#[test]
+fn what_went_wrong_is_read_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = sample(folder.path(), 2);
+    let harness = window_of([1400.0, 900.0], &[&run]);
+    let entry = place(&harness, "step 2, group 1: no gradient");
+    // Several lines in the list at the side, and nothing beyond it.
+    assert!(entry.height() > 40.0 && entry.right() < 240.0, "{entry:?}");
+}

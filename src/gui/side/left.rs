@@ -43,6 +43,10 @@ fn steps(ui: &mut Ui, world: &mut World) {
     let Some(run) = world.run() else { return };
     let id = world.selection.id;
     let steps = run.steps();
+    if steps.is_empty() {
+        ui.weak("No rollout so far");
+        return;
+    }
     let shown = step_name(id.purpose, id.step);
     let mut chosen = None;
     ui.horizontal(|ui| {
