@@ -20,6 +20,7 @@ pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
 
 /// The same in whole parts, `key = value;` or a line each: a part is kept or it is not. Notes without
 /// such parts are compared by words.
+#[cfg(any(feature = "gui", test))]
 pub(crate) fn diff_parts(old: &str, new: &str) -> Vec<Piece> {
     let lists = |text: &str| text.contains([';', '\n']);
     if !lists(old) && !lists(new) {
@@ -90,6 +91,7 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 /// Parts with what ends them.
+#[cfg(any(feature = "gui", test))]
 fn parts(text: &str) -> Vec<&str> {
     text.split_inclusive([';', '\n']).collect()
 }
