@@ -6,6 +6,7 @@ use eframe::egui::{CentralPanel, Context, Panel, ThemePreference, Ui};
 
 use super::curves::CurvesPanel;
 use super::dialogs::Dialogs;
+use super::keys::Reach;
 use super::lesson::LessonPanel;
 use super::memory::MemoryPanel;
 use super::run::{Health, Run};
@@ -17,7 +18,7 @@ use super::world::{Tab, World};
 use super::{Command, Cursor, GuiError, bars};
 
 /// Below this width, points, the details make room for the panel.
-const WIDE: f32 = 1000.0;
+pub(super) const WIDE: f32 = 1000.0;
 /// Below this width the list of groups does, too.
 const NARROW: f32 = 620.0;
 /// Between two events of a record that is played.
@@ -44,6 +45,8 @@ pub struct Window {
     pub panels: Panels,
     pub(super) preference: ThemePreference,
     pub(super) full_screen: bool,
+    /// Width of the last frame, points.
+    pub(super) width: f32,
     played_at: f64,
 }
 
@@ -62,6 +65,7 @@ impl Window {
             panels: Panels::default(),
             preference,
             full_screen: false,
+            width: WIDE,
             played_at: 0.0,
         })
     }
@@ -110,24 +114,30 @@ impl Window {
     pub fn show(&mut self, ui: &mut Ui) {
         let context = ui.ctx().clone();
         let step = |world: &World| (world.selection.id.purpose, world.selection.id.step);
-        let before = step(&self.world);
-        self.world.todo.extend(Command::pressed(&context));
+        let before = (self.world.current, step(&self.world));
+        self.width = ui.available_width();
+        let reach = Reach {
+            dialog: self.panels.dialogs.open_now(),
+            lesson: self.world.tab == Tab::Lesson,
+        };
+        self.world.todo.extend(Command::pressed(&context, reach));
         self.play(&context);
         for command in std::mem::take(&mut self.world.todo) {
             self.run_command(command, &context);
         }
-        Panel::top("top").show(ui, |ui| bars::top(ui, &mut self.world));
+        let sides = self.sides();
+        Panel::top("top").show(ui, |ui| bars::top(ui, &mut self.world, sides));
         Panel::bottom("timeline").show(ui, |ui| bars::timeline(ui, &mut self.world));
-        let width = ui.available_width();
-        let has_run = self.world.run().is_some();
-        let lesson = self.world.tab == Tab::Lesson;
-        if has_run && !lesson && width >= NARROW {
+        let has_run = self.world.run().is_some() && self.world.tab != Tab::Lesson;
+        let (groups, details) = sides;
+        self.world.details_shown = details;
+        if has_run && groups {
             Panel::left("groups")
                 .default_size(215.0)
                 .min_size(150.0)
                 .show(ui, |ui| self.panels.side.left(ui, &mut self.world));
         }
-        if has_run && !lesson && width >= WIDE {
+        if has_run && details {
             Panel::right("details")
                 .default_size(235.0)
                 .min_size(160.0)
@@ -136,8 +146,21 @@ impl Window {
         CentralPanel::default().show(ui, |ui| self.centre(ui));
         self.panels.dialogs.show(&context, &mut self.world);
         bars::toasts(&context, &self.world);
+        // What no panel took is not to move the next one.
+        self.world.pages = 0;
         // Whoever looks at another step does not want to be taken away from it.
-        self.world.follow &= step(&self.world) == before;
+        if self.world.current == before.0 {
+            self.world.follow &= step(&self.world) == before.1;
+        }
+    }
+
+    /// Whether the groups and the details are shown at the sides.
+    pub(super) fn sides(&self) -> (bool, bool) {
+        let sides = self.world.sides;
+        (
+            sides.groups.unwrap_or(self.width >= NARROW),
+            sides.details.unwrap_or(self.width >= WIDE),
+        )
     }
 
     fn centre(&mut self, ui: &mut Ui) {
@@ -156,8 +179,7 @@ impl Window {
             refused(ui, world, &why);
             return;
         }
-        let empty = run.view.trajectories.is_empty() && run.view.series.is_empty();
-        if empty && world.tab != Tab::Curves {
+        if run.view.trajectories.is_empty() && world.tab != Tab::Curves {
             waiting(ui, run);
             return;
         }
@@ -237,7 +259,14 @@ fn waiting(ui: &mut Ui, run: &Run) {
             ui.label(format!("{:?}", run.path));
         } else {
             ui.heading("Nothing to show yet");
-            ui.label("The run has begun, and has written no trajectory yet. This fills as soon as it does.");
+            let cold = run.view.cold_start_steps;
+            if cold > 0 {
+                ui.label(format!(
+                    "{cold} steps of cold start, and no rollout so far: there are none before the first evaluation or the first step of RL. Curves (4) shows how the cold start went."
+                ));
+            } else {
+                ui.label("The run has begun, and has written no trajectory yet. This fills as soon as it does.");
+            }
         }
     });
 }

@@ -1,15 +1,15 @@
 //! The bar at the top, the timeline at the bottom, and short messages.
 
 use eframe::egui::{
-    Align, Align2, Area, Button, Context, Frame, Id, Layout, Rect, Role, Sense, Ui, WidgetInfo,
-    pos2, vec2,
+    Align2, Area, Button, Context, Frame, Id, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2,
+    vec2,
 };
 
 use super::world::{Tab, World};
 use super::{Command, Cursor};
 
-/// Tabs, the run, its controls, menus.
-pub fn top(ui: &mut Ui, world: &mut World) {
+/// Tabs, menus, the run and its controls. All of it wraps: in a narrow window nothing is cut.
+pub fn top(ui: &mut Ui, world: &mut World, sides: (bool, bool)) {
     ui.horizontal_wrapped(|ui| {
         for tab in Tab::ALL {
             let here = world.tab == tab;
@@ -21,6 +21,23 @@ pub fn top(ui: &mut Ui, world: &mut World) {
                 .clicked()
             {
                 world.tab = tab;
+            }
+        }
+        ui.separator();
+        for command in [Command::OpenRun, Command::Palette, Command::Keys] {
+            if menu(ui, command, false) {
+                world.todo.push(command);
+            }
+        }
+        if world.run().is_some() && world.tab != Tab::Lesson {
+            // What is closed for want of room can be opened.
+            for (command, open) in [
+                (Command::ToggleGroups, sides.0),
+                (Command::ToggleDetails, sides.1),
+            ] {
+                if menu(ui, command, open) {
+                    world.todo.push(command);
+                }
             }
         }
         ui.separator();
@@ -42,15 +59,15 @@ pub fn top(ui: &mut Ui, world: &mut World) {
                 }
             }
         }
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            for command in [Command::Keys, Command::Palette, Command::OpenRun] {
-                let hint = format!("{} ({})", command.tooltip(), command.keys());
-                if ui.button(command.text()).on_hover_text(hint).clicked() {
-                    world.todo.push(command);
-                }
-            }
-        });
     });
+}
+
+/// A command as a button of the bar.
+fn menu(ui: &mut Ui, command: Command, on: bool) -> bool {
+    let hint = format!("{} ({})", command.tooltip(), command.keys());
+    ui.add(Button::new(command.text()).selected(on))
+        .on_hover_text(hint)
+        .clicked()
 }
 
 /// Which run is shown, and how it stands.
@@ -62,7 +79,10 @@ fn runs(ui: &mut Ui, world: &mut World) {
     let name = run.name();
     let standing = run.standing();
     let seed = run.view.seed;
-    let steps = run.view.steps;
+    let steps = match (run.view.steps, run.view.cold_start_steps) {
+        (0, cold) if cold > 0 => format!("{cold} steps of cold start"),
+        (steps, _) => format!("{steps} steps"),
+    };
     if world.runs.len() > 1 {
         let mut current = world.current;
         let combo = eframe::egui::ComboBox::from_id_salt("runs").selected_text(name.clone());
@@ -75,13 +95,12 @@ fn runs(ui: &mut Ui, world: &mut World) {
             WidgetInfo::labeled(Role::ComboBox, true, format!("Run shown: {name}"))
         });
         if current != world.current {
-            world.current = current;
-            world.selection = super::Selection::default();
+            world.show_run(current);
         }
     } else {
         ui.strong(name);
     }
-    ui.weak(format!("seed {seed}   {steps} steps   {standing}"));
+    ui.weak(format!("seed {seed}   {steps}   {standing}"));
 }
 
 /// The cursor over the events of the record.
@@ -91,6 +110,7 @@ pub fn timeline(ui: &mut Ui, world: &mut World) {
         return;
     };
     let last = run.timeline.last;
+    let empty = run.view.trajectories.is_empty();
     let id = world.selection.id;
     ui.horizontal(|ui| {
         let playing = world.playing;
@@ -114,11 +134,18 @@ pub fn timeline(ui: &mut Ui, world: &mut World) {
             Cursor::Live => format!("event {last}, following"),
             Cursor::At(_) => format!("event {at} of {last}"),
         };
-        let place = super::words::step_name(id.purpose, id.step);
+        let place = match empty {
+            true => String::new(),
+            false => super::words::step_name(id.purpose, id.step),
+        };
+        // Both texts stand behind the line, and neither is cut.
         let width = (ui.available_width() - 330.0).max(60.0);
         ui.add_space(8.0);
         let (rect, response) = ui.allocate_exact_size(vec2(width, 16.0), Sense::click_and_drag());
         response.widget_info(|| WidgetInfo::slider(true, at as f64, format!("Cursor: {text}")));
+        if let Some(command) = assisted(ui, &response, at, last) {
+            world.todo.push(command);
+        }
         let colours = world.theme.of(ui.ctx());
         let line = Rect::from_center_size(rect.center(), vec2(rect.width(), 4.0));
         ui.painter().rect_filled(line, 2.0, colours.line);
@@ -145,6 +172,29 @@ pub fn timeline(ui: &mut Ui, world: &mut World) {
         ui.label(text);
         ui.weak(place);
     });
+}
+
+/// What a screen reader may do with the line: go to the event beside it. Arrows, Home and
+/// End move the cursor wherever the focus is.
+fn assisted(ui: &Ui, response: &Response, at: u64, last: u64) -> Option<Command> {
+    use eframe::egui::accesskit::Action;
+    ui.ctx().accesskit_node_builder(response.id, |node| {
+        node.set_min_numeric_value(0.0);
+        node.set_max_numeric_value(last as f64);
+        node.set_numeric_value_step(1.0);
+        if at > 0 {
+            node.add_action(Action::Decrement);
+        }
+        if at < last {
+            node.add_action(Action::Increment);
+        }
+    });
+    let asked = |action| ui.input(|input| input.has_accesskit_action_request(response.id, action));
+    if asked(Action::Increment) {
+        Some(Command::NextEvent)
+    } else {
+        asked(Action::Decrement).then_some(Command::PreviousEvent)
+    }
 }
 
 /// Short messages at the lower right.

@@ -1,9 +1,11 @@
 //! A line chart with a sentence for screen readers, over egui_plot.
 
 use eframe::egui::{
-    Color32, Id, Response, RichText, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2,
+    Color32, FontId, Id, Response, RichText, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2,
 };
-use egui_plot::{AxisHints, FilledArea, Line, LineStyle, Plot, PlotPoints, Points, VLine};
+use egui_plot::{
+    AxisHints, FilledArea, GridMark, Line, LineStyle, Plot, PlotPoints, Points, VLine,
+};
 
 /// A line of a chart.
 #[derive(Clone, Debug)]
@@ -34,10 +36,14 @@ pub struct Chart<'a> {
     pub height: f32,
     /// The vertical axis shows powers of ten.
     pub log: bool,
+    /// What the vertical axis shows at least: all of 0 to 1 for shares.
+    pub span: Option<(f64, f64)>,
     /// Charts of one group share a cursor.
     pub group: Option<Id>,
     /// Colour of the cursor.
     pub cursor: Color32,
+    /// Colour of the grid: weaker than anything that is read.
+    pub grid: Color32,
 }
 
 impl Chart<'_> {
@@ -49,12 +55,20 @@ impl Chart<'_> {
             .allow_zoom(false)
             .allow_drag(false)
             .allow_boxed_zoom(false)
+            .grid_color(self.grid)
+            .grid_fade(0.0)
+            .x_grid_spacer(|input| marks(input.bounds, 8.0, 1.0))
+            .y_grid_spacer(|input| marks(input.bounds, 5.0, f64::MIN_POSITIVE))
             .custom_y_axes(vec![self.upright()])
             .custom_x_axes(vec![
                 AxisHints::new_x()
                     .label(self.across.to_owned())
-                    .formatter(|mark, _| whole(mark.value)),
+                    .label_spacing(6.0..=12.0)
+                    .formatter(|mark, _| format!("{:.0}", mark.value)),
             ]);
+        for end in self.ends() {
+            plot = plot.include_y(end);
+        }
         if self.curves.len() > 1 {
             self.legend(ui);
         }
@@ -118,19 +132,49 @@ impl Chart<'_> {
     /// The vertical axis: a number for every few lines of the grid, however low the chart is.
     fn upright(&self) -> AxisHints<'static> {
         let axis = AxisHints::new_y()
-            .label_spacing(14.0..=28.0)
+            .label_spacing(8.0..=12.0)
             .min_thickness(36.0);
         if self.log {
             axis.formatter(|mark, _| format!("{:.0e}", 10f64.powf(mark.value)))
         } else {
-            axis
+            axis.formatter(|mark, _| number(mark.value, mark.step_size))
         }
+    }
+
+    /// What has to be in view: the span, and room around a line that is level.
+    fn ends(&self) -> Vec<f64> {
+        if self.log {
+            return Vec::new();
+        }
+        let mut ends: Vec<f64> = self.span.into_iter().flat_map(|(a, b)| [a, b]).collect();
+        let values = || self.curves.iter().flat_map(|curve| &curve.points);
+        let low = values().map(|point| point.1).fold(f64::INFINITY, f64::min);
+        let high = values()
+            .map(|point| point.1)
+            .fold(f64::NEG_INFINITY, f64::max);
+        if ends.is_empty() && low.is_finite() && high - low < 1e-9 * high.abs().max(1e-9) {
+            let room = (0.1 * high.abs()).max(0.1);
+            ends.extend([low - room, high + room]);
+        }
+        ends
     }
 
     /// Names and colours above the chart, where they cover no line.
     fn legend(&self, ui: &mut Ui) {
         ui.horizontal_wrapped(|ui| {
             for curve in self.curves {
+                // A name stays with its line: what does not fit goes to the next row together.
+                let name = RichText::new(&curve.name).size(12.0);
+                let width = ui.fonts_mut(|fonts| {
+                    let font = FontId::proportional(12.0);
+                    let letters = curve.name.chars();
+                    letters.map(|c| fonts.glyph_width(&font, c)).sum::<f32>()
+                });
+                if ui.available_size_before_wrap().x
+                    < width + 14.0 + 3.0 * ui.spacing().item_spacing.x
+                {
+                    ui.end_row();
+                }
                 let (rect, _) = ui.allocate_exact_size(vec2(14.0, 12.0), Sense::hover());
                 let middle = rect.center().y;
                 let ends = [pos2(rect.left(), middle), pos2(rect.right(), middle)];
@@ -141,7 +185,7 @@ impl Chart<'_> {
                 } else {
                     ui.painter().line_segment(ends, stroke);
                 }
-                ui.label(RichText::new(&curve.name).size(12.0));
+                ui.label(name);
             }
         });
     }
@@ -161,13 +205,44 @@ impl Chart<'_> {
     }
 }
 
-/// Steps and turns are whole numbers; a mark between two of them says nothing.
-fn whole(value: f64) -> String {
-    if (value - value.round()).abs() < 1e-6 {
-        format!("{value:.0}")
-    } else {
-        String::new()
+/// Lines of the grid at 1, 2 or 5 times a power of ten, at most about so many, and not closer than
+/// `least`: steps and turns are whole numbers.
+fn marks((from, to): (f64, f64), most: f64, least: f64) -> Vec<GridMark> {
+    let width = to - from;
+    if !width.is_finite() || width <= 0.0 {
+        return Vec::new();
     }
+    let raw = width / most;
+    let power = 10f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|times| times * power)
+        .find(|step| *step >= raw)
+        .unwrap_or(10.0 * power)
+        .max(least);
+    let first = (from / step).ceil() as i64;
+    let last = (to / step).floor() as i64;
+    (first..=last)
+        .take(64)
+        .map(|at| GridMark {
+            value: at as f64 * step,
+            step_size: step,
+        })
+        .collect()
+}
+
+/// A number of the vertical axis, as fine as the lines of the grid are.
+fn number(value: f64, step: f64) -> String {
+    let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
+    let value = if value.abs() < step * 1e-6 {
+        0.0
+    } else {
+        value
+    };
+    if value.abs() >= 1e5 {
+        return format!("{value:.1e}");
+    }
+    format!("{value:.decimals$}")
 }
 
 fn tell(curve: &Curve) -> String {
@@ -197,7 +272,11 @@ fn tell(curve: &Curve) -> String {
         change if change < -0.05 => "falling",
         _ => "level",
     };
-    format!("{} last {last:.4} at {step:.0}, {trend}", curve.name)
+    let band = curve.band.as_ref().and_then(|band| band.last());
+    let band = band.map_or(String::new(), |(low, high)| {
+        format!(", band {low:.4} to {high:.4}")
+    });
+    format!("{} last {last:.4} at {step:.0}, {trend}{band}", curve.name)
 }
 
 /// An exponential moving average with the weight of what came before; starts at the first value.
@@ -223,6 +302,28 @@ mod tests {
         let points = [(1.0, 4.0), (2.0, 0.0), (3.0, 2.0)];
         assert_eq!(smoothed(&points, 0.0), points);
         assert_eq!(smoothed(&points, 0.5), [(1.0, 4.0), (2.0, 2.0), (3.0, 2.0)]);
+    }
+
+    #[test]
+    fn eight_steps_have_a_mark_each_and_five_hundred_have_a_few() {
+        let at = |bounds, most, least| -> Vec<f64> {
+            let marks = marks(bounds, most, least);
+            marks.iter().map(|mark| mark.value).collect()
+        };
+        assert_eq!(
+            at((0.6, 8.4), 8.0, 1.0),
+            [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+        );
+        assert_eq!(at((1.0, 3.0), 8.0, 1.0), [1.0, 2.0, 3.0]);
+        assert_eq!(
+            at((-20.0, 520.0), 8.0, 1.0),
+            [0.0, 100.0, 200.0, 300.0, 400.0, 500.0]
+        );
+        assert_eq!(at((0.0, 1.0), 4.0, f64::MIN_POSITIVE), [0.0, 0.5, 1.0]);
+        assert!(at((1.0, 1.0), 4.0, 1.0).is_empty());
+        assert_eq!(number(0.5, 0.5), "0.5");
+        assert_eq!(number(0.02, 0.02), "0.02");
+        assert_eq!(number(-0.0, 1.0), "0");
     }
 
     #[test]

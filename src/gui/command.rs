@@ -1,6 +1,6 @@
 //! Everything that can be done, in one enum: menus, palette, keys and help are made from it.
 
-use eframe::egui::{Context, Key, KeyboardShortcut, ModifierNames, Modifiers};
+use eframe::egui::{Key, KeyboardShortcut, ModifierNames, Modifiers};
 
 use super::Tab;
 
@@ -53,7 +53,7 @@ pub enum Command {
     CycleValue,
     /// Token, tag, turn.
     CycleGranularity,
-    /// Show the difference to the sibling.
+    /// Show a sibling beside it, and how far the two differ.
     ToggleDifference,
     /// Keep the range of colours as it is.
     LockRange,
@@ -61,6 +61,22 @@ pub enum Command {
     TogglePatterns,
     /// Take the filter of rewards away.
     ClearFilter,
+    /// A screen up in the shown panel.
+    ScrollBack,
+    /// A screen down in the shown panel.
+    ScrollOn,
+    /// Open or close the list of groups.
+    ToggleGroups,
+    /// Open or close the details.
+    ToggleDetails,
+    /// To the next thing that went wrong.
+    NextTrouble,
+    /// Have the engine score the selected turn's answer without its notes.
+    WithoutNotes,
+    /// Runs of one name as one line.
+    ToggleBands,
+    /// The vertical axes in powers of ten.
+    ToggleLog,
     /// Fork the selected trajectory from a turn.
     Fork,
     /// Sliders back to the recorded settings.
@@ -97,7 +113,7 @@ pub enum Command {
 
 impl Command {
     /// Every command, in the order of the help.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 56] = [
         Self::PlayPause,
         Self::StepOnce,
         Self::StopRun,
@@ -129,6 +145,14 @@ impl Command {
         Self::LockRange,
         Self::TogglePatterns,
         Self::ClearFilter,
+        Self::ScrollBack,
+        Self::ScrollOn,
+        Self::ToggleGroups,
+        Self::ToggleDetails,
+        Self::NextTrouble,
+        Self::WithoutNotes,
+        Self::ToggleBands,
+        Self::ToggleLog,
         Self::Fork,
         Self::ResetLesson,
         Self::CopyTable,
@@ -183,10 +207,18 @@ impl Command {
             Self::NextToolCall => ("Next tool call", "Selects the next turn that called a tool", Some((PLAIN, Key::T))),
             Self::CycleValue => ("Next value", "Colours the tokens by another number", Some((PLAIN, Key::V))),
             Self::CycleGranularity => ("Granularity", "Shows values by token, by tag or by turn", Some((PLAIN, Key::G))),
-            Self::ToggleDifference => ("Difference to the sibling", "Shows a sibling's row beside this one", Some((PLAIN, Key::D))),
+            Self::ToggleDifference => ("Difference to the sibling", "Shows a sibling beside this rollout, and how far their turns differ", Some((PLAIN, Key::D))),
             Self::LockRange => ("Lock the range", "Keeps the range of colours while you look at others", Some((PLAIN, Key::L))),
             Self::TogglePatterns => ("Patterns only", "Shows signs without colours", Some((PLAIN, Key::B))),
             Self::ClearFilter => ("Clear the filter", "Shows all trajectories again", Some((PLAIN, Key::F))),
+            Self::ScrollBack => ("Scroll back", "Moves the panel one screen up", Some((SHIFT, Key::PageUp))),
+            Self::ScrollOn => ("Scroll on", "Moves the panel one screen down", Some((SHIFT, Key::PageDown))),
+            Self::ToggleGroups => ("Groups and Trouble", "Opens or closes the list of groups, rewards and troubles", Some((PLAIN, Key::Q))),
+            Self::ToggleDetails => ("Details", "Opens or closes the numbers of what is selected", Some((PLAIN, Key::I))),
+            Self::NextTrouble => ("Next trouble", "Goes to the next thing that went wrong in this run", Some((PLAIN, Key::X))),
+            Self::WithoutNotes => ("What if these notes were empty?", "The engine scores the answer after the selected turn's notes, and after none", Some((PLAIN, Key::E))),
+            Self::ToggleBands => ("Bands over seeds", "Runs of one name become one line: mean, lowest and highest", Some((PLAIN, Key::A))),
+            Self::ToggleLog => ("Powers of ten", "Changes the vertical axes of the curves", Some((PLAIN, Key::P))),
             Self::Fork => ("Fork here...", "Goes on from the selected turn with notes or a tool result that you edit; never trained on", Some((PLAIN, Key::K))),
             Self::ResetLesson => ("Reset the sliders", "Back to the settings of the record", Some((PLAIN, Key::R))),
             Self::CopyTable => ("Copy the table", "Copies what the panel shows as CSV", Some((PLAIN, Key::C))),
@@ -234,52 +266,28 @@ impl Command {
         self.shortcut().map(format).unwrap_or_default()
     }
 
-    /// The commands whose keys were pressed in this frame. Keys that a text field or a focused slider
-    /// needs stay with it.
-    #[must_use]
-    pub fn pressed(context: &Context) -> Vec<Self> {
-        let typing = context.text_edit_focused();
-        let focused = context.memory(eframe::egui::Memory::focused).is_some();
-        let mut found: Vec<Self> = Vec::new();
-        context.input_mut(|input| {
-            // Most modifiers first, so that Ctrl+Shift+S is not taken for Ctrl+S.
-            let mut all: Vec<(Self, KeyboardShortcut)> = Self::ALL
-                .iter()
-                .filter_map(|command| Some((*command, command.shortcut()?)))
-                .collect();
-            all.sort_by_key(|(_, shortcut)| {
-                let held = shortcut.modifiers;
-                u8::from(!held.command) + u8::from(!held.shift)
-            });
-            for (command, shortcut) in all {
-                let plain = !shortcut.modifiers.command;
-                let moves = matches!(
-                    shortcut.logical_key,
-                    Key::ArrowLeft
-                        | Key::ArrowRight
-                        | Key::ArrowUp
-                        | Key::ArrowDown
-                        | Key::Space
-                        | Key::Home
-                        | Key::End
-                        | Key::PageUp
-                        | Key::PageDown
-                );
-                if plain && (typing || focused && moves) {
-                    continue;
-                }
-                if input.consume_shortcut(&shortcut) {
-                    found.push(command);
-                }
-            }
-        });
-        found
+    /// Other words that people look for it by.
+    fn also_called(self) -> &'static str {
+        match self {
+            Self::ToggleTheme => "theme dark mode light mode colours contrast",
+            Self::ZoomIn => "zoom in bigger",
+            Self::ZoomOut => "zoom out smaller",
+            Self::ZoomReset => "zoom reset 100 %",
+            Self::TogglePatterns => "colour blind",
+            Self::Keys => "help shortcuts keyboard",
+            Self::Export => "screenshot picture save",
+            Self::PlayPause => "resume continue",
+            Self::ToggleGroups | Self::ToggleDetails => "side panel",
+            Self::ToggleLog => "logarithm log axis",
+            _ => "",
+        }
     }
 
-    /// Whether every word of a search stands in its name or tooltip.
+    /// Whether every word of a search stands in its name, its tooltip, or what else it is called.
     #[must_use]
     pub fn matches(self, search: &str) -> bool {
-        let hay = format!("{} {}", self.text(), self.tooltip()).to_lowercase();
+        let hay = format!("{} {} {}", self.text(), self.tooltip(), self.also_called());
+        let hay = hay.to_lowercase();
         search
             .to_lowercase()
             .split_whitespace()
@@ -308,5 +316,12 @@ mod tests {
     fn a_search_finds_words_in_any_order() {
         assert!(Command::NextToolCall.matches("call TOOL"));
         assert!(!Command::NextToolCall.matches("call zebra"));
+        for (search, command) in [
+            ("theme", Command::ToggleTheme),
+            ("dark mode", Command::ToggleTheme),
+            ("zoom in", Command::ZoomIn),
+        ] {
+            assert!(command.matches(search), "{search}");
+        }
     }
 }

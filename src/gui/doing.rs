@@ -4,7 +4,7 @@ use eframe::egui::{self, Context, ThemePreference};
 
 use super::app::Window;
 use super::selection::edits_notes;
-use super::world::Tab;
+use super::world::{Tab, World};
 use super::{Command, Cursor};
 
 impl Window {
@@ -68,10 +68,13 @@ impl Window {
             Command::First | Command::Follow => self.ends(command == Command::First),
             Command::TogglePatterns => world.patterns = !world.patterns,
             Command::ClearFilter => world.filter = None,
-            Command::NextRun => {
-                world.current = (world.current + 1) % world.runs.len().max(1);
-                world.selection = super::Selection::default();
-            }
+            Command::NextRun => world.show_run((world.current + 1) % world.runs.len().max(1)),
+            Command::ScrollBack => world.pages -= 1,
+            Command::ScrollOn => world.pages += 1,
+            Command::ToggleGroups | Command::ToggleDetails => self.toggle_side(command),
+            Command::NextTrouble => self.panels.side.next_trouble(world, context),
+            Command::WithoutNotes => without_notes(world),
+            Command::ToggleBands | Command::ToggleLog => self.panels.curves.command(command),
             Command::CloseRun => world.close_run(),
             Command::ToggleTheme => {
                 self.preference = match context.theme() {
@@ -125,6 +128,22 @@ impl Window {
         }
     }
 
+    /// Opens what is closed and closes what is open. Where there is room for one, the other closes.
+    fn toggle_side(&mut self, command: Command) {
+        let (groups, details) = self.sides();
+        let narrow = self.width < super::app::WIDE;
+        let sides = &mut self.world.sides;
+        if command == Command::ToggleGroups {
+            sides.groups = Some(!groups);
+            sides.details = sides.details.filter(|_| groups || !narrow);
+        } else {
+            sides.details = Some(!details);
+            if narrow {
+                sides.groups = if details { None } else { Some(false) };
+            }
+        }
+    }
+
     fn play_pause(&mut self) {
         let world = &mut self.world;
         if let Some(live) = world.live.as_ref().filter(|live| !live.over()) {
@@ -154,6 +173,7 @@ impl Window {
     fn select(&mut self, command: Command) {
         let world = &mut self.world;
         let shown = world.shown_members();
+        let passing = world.passing(None);
         let Some(run) = world.runs.get(world.current) else {
             return;
         };
@@ -164,8 +184,8 @@ impl Window {
             Command::NextStep => selection.step_by(run, true),
             Command::PreviousTrajectory => selection.move_in(&shown, false),
             Command::NextTrajectory => selection.move_in(&shown, true),
-            Command::PreviousGroup => selection.group_by(run, false),
-            Command::NextGroup => selection.group_by(run, true),
+            Command::PreviousGroup => selection.group_by(&passing, false),
+            Command::NextGroup => selection.group_by(&passing, true),
             Command::PreviousTurn => selection.turn_by(run, false, |_, _| true),
             Command::NextTurn => selection.turn_by(run, true, |_, _| true),
             Command::PreviousNoteEdit => selection.turn_by(run, false, edits_notes),
@@ -182,6 +202,19 @@ impl Window {
         {
             world.cursor = Cursor::At(seq.max(at));
         }
+    }
+}
+
+/// Has the engine score the answer after the notes of the selected turn, and after none.
+fn without_notes(world: &mut World) {
+    let asked = match (&world.live, world.trajectory()) {
+        (None, _) => Err("This needs an engine: start the run with --gui, and pause it".into()),
+        (_, None) => Err("Select a rollout first".into()),
+        (Some(live), Some(of)) => live.ask_without_notes(of, world.selection.turn),
+    };
+    match asked {
+        Ok(()) => world.say("The engine scores the answer without these notes"),
+        Err(why) => world.say(why),
     }
 }
 

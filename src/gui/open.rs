@@ -48,8 +48,14 @@ pub struct Picture {
 /// Opens the window and waits until it is closed.
 ///
 /// # Errors
-/// No window could be opened, a file inside the program is wrong, or the picture was not taken.
+/// No window could be opened, a file inside the program is wrong, or the picture was not taken: also
+/// that of a folder that is no run, which a window would show as what it is.
 pub fn open(with: Open) -> Result<(), GuiError> {
+    if with.picture.is_some() {
+        for run in &with.runs {
+            crate::record::Follower::new(run).poll()?;
+        }
+    }
     let (width, height) = with.size.unwrap_or((1400.0, 900.0));
     let mut viewport = ViewportBuilder::default()
         .with_title("palimpsest")

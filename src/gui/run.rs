@@ -10,13 +10,17 @@ use super::source::{Source, Told};
 use super::timeline::Timeline;
 use super::tokens::Document;
 use crate::experiment::Experiment;
-use crate::record::{RecordError, Recorded, RunStatus, RunView, TokenBlock, TokenReader, TokenRef};
+use crate::record::{
+    Event, RecordError, Recorded, RunStatus, RunView, TokenBlock, TokenReader, TokenRef,
+};
 use crate::trajectory::{Purpose, TrajectoryId};
 
 /// Parts taken in a frame: a frame stays short while a long record loads.
 const PARTS: usize = 2;
 /// Token documents that are kept.
 const KEPT: usize = 24;
+/// Notices that are kept: a damaged file can have one a line.
+const NOTICES: usize = 200;
 
 /// How the folder of a run stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +49,26 @@ pub struct Run {
     pub settings_error: String,
     /// The text of every token id.
     pub vocabulary: Arc<Vec<String>>,
+    /// Why there is none: without it tokens have no text, and the notes among them cannot be found.
+    pub vocabulary_error: String,
     /// How its folder stands.
     pub health: Health,
-    /// What was skipped while reading.
+    /// What was skipped while reading: the first of it.
     pub notices: Vec<String>,
+    /// How much more was skipped.
+    pub more_notices: usize,
+    /// Events that a resume made void, as the first and the last of each stretch.
+    pub void: Vec<(u64, u64)>,
+    /// What the user is to be told once.
+    pub said: Vec<String>,
     /// A file whose last line has no end.
     pub torn: Option<&'static str>,
     /// Grows with everything that is new, so that others know when to work anew.
     pub revision: u64,
+    /// Grows with every line of metrics.
+    pub measured: u64,
+    /// Grows when everything is read anew.
+    pub epoch: u64,
     /// When the last news came.
     pub news_at: Option<Instant>,
     source: Option<Source>,
@@ -60,6 +76,8 @@ pub struct Run {
     /// The token file of a record that ships inside the program.
     embedded: Option<&'static [u8]>,
     documents: Vec<(TrajectoryId, Vec<TokenRef>, Arc<Document>)>,
+    /// Whether all that was there has been read once.
+    read_once: bool,
 }
 
 impl Run {
@@ -98,7 +116,8 @@ impl Run {
         Ok(run)
     }
 
-    fn empty(path: &Path) -> Self {
+    /// A run of which nothing is known yet.
+    pub(super) fn empty(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
             view: RunView::default(),
@@ -106,15 +125,22 @@ impl Run {
             experiment: None,
             settings_error: String::new(),
             vocabulary: Arc::default(),
+            vocabulary_error: String::new(),
             health: Health::Loading,
             notices: Vec::new(),
+            more_notices: 0,
+            void: Vec::new(),
+            said: Vec::new(),
             torn: None,
             revision: 0,
+            measured: 0,
+            epoch: 0,
             news_at: None,
             source: None,
             reader: None,
             embedded: None,
             documents: Vec::new(),
+            read_once: false,
         }
     }
 
@@ -127,11 +153,22 @@ impl Run {
 
     /// Experiment and vocabulary. Both appear with the run's first event, and do not change.
     fn read_settings(&mut self) {
-        if self.vocabulary.is_empty()
-            && let Ok(text) = std::fs::read(self.path.join("vocab.json"))
-            && let Ok(words) = serde_json::from_slice::<Vec<String>>(&text)
-        {
-            self.vocabulary = Arc::new(words);
+        if self.vocabulary.is_empty() {
+            let read = std::fs::read(self.path.join("vocab.json")).map_err(|e| e.to_string());
+            let words = read.and_then(|text| {
+                serde_json::from_slice::<Vec<String>>(&text).map_err(|e| e.to_string())
+            });
+            match words {
+                Ok(words) => {
+                    self.vocabulary = Arc::new(words);
+                    self.vocabulary_error.clear();
+                }
+                Err(why) => {
+                    self.vocabulary_error = format!(
+                        "vocab.json cannot be read ({why}): tokens have no text, and notes cannot be found among them; copy the file from where the run was made"
+                    );
+                }
+            }
         }
         if self.experiment.is_none() {
             match Experiment::load(&self.path.join("experiment.ron"), &[]) {
@@ -174,32 +211,58 @@ impl Run {
                     self.view = RunView::default();
                     self.timeline = Timeline::default();
                     self.notices.clear();
+                    self.more_notices = 0;
+                    self.void.clear();
                     self.documents.clear();
                     self.reader = None;
+                    self.epoch += 1;
+                    // Until all of it is there again, what was selected may only seem to be gone.
+                    self.health = Health::Loading;
                 }
                 for recorded in &news.events {
                     self.view.apply(recorded);
                     self.timeline.apply(recorded);
+                    self.resumed(recorded);
                 }
                 for line in &news.metrics {
                     self.view.apply_metrics(line.step, &line.metrics);
+                    self.measured += 1;
                 }
+                let room = NOTICES.saturating_sub(self.notices.len());
+                self.more_notices += news.notices.len().saturating_sub(room);
                 self.notices
-                    .extend(news.notices.iter().map(ToString::to_string));
+                    .extend(news.notices.iter().take(room).map(ToString::to_string));
                 self.news_at = Some(Instant::now());
                 self.read_settings();
             }
             Told::UpToDate(torn) => {
                 self.torn = torn;
                 self.health = Health::UpToDate;
+                self.read_once = true;
                 self.read_settings();
             }
             Told::Failed { why, .. } => {
-                self.health = match self.health {
-                    Health::Loading | Health::Refused(_) => Health::Refused(why),
-                    Health::UpToDate | Health::Lost(_) => Health::Lost(why),
+                self.health = match self.read_once {
+                    false => Health::Refused(why),
+                    true => Health::Lost(why),
                 };
             }
+        }
+    }
+
+    /// Keeps what a resume made void, and has it told if somebody was watching.
+    fn resumed(&mut self, recorded: &Recorded) {
+        let Event::RunResumed { from_seq, step, .. } = recorded.event else {
+            return;
+        };
+        if recorded.seq > from_seq + 1 {
+            self.void.push((from_seq + 1, recorded.seq - 1));
+        }
+        if self.read_once {
+            let count = recorded.seq.saturating_sub(from_seq + 1);
+            self.said.push(format!(
+                "The run goes on from step {step}: {count} events after its checkpoint became void, and are shown no more"
+            ));
         }
     }
 
@@ -230,11 +293,9 @@ impl Run {
             return Err("This trajectory is not in the record.".into());
         };
         let refs = trajectory.tokens.clone();
-        if let Some((_, _, known)) = self
-            .documents
-            .iter()
-            .find(|(of, from, _)| *of == id && *from == refs)
-        {
+        if let Some((_, _, known)) = self.documents.iter().find(|(of, from, known)| {
+            *of == id && *from == refs && Arc::ptr_eq(&known.vocabulary, &self.vocabulary)
+        }) {
             return Ok(Arc::clone(known));
         }
         if refs.is_empty() {
@@ -275,50 +336,5 @@ impl Run {
         let read: Result<Vec<TokenBlock>, RecordError> =
             refs.iter().map(|at| reader.read(*at)).collect();
         read.map_err(|e| e.to_string())
-    }
-
-    /// The steps that have trajectories, in order.
-    #[must_use]
-    pub fn steps(&self) -> Vec<(Purpose, u32)> {
-        let mut steps: Vec<(Purpose, u32)> = Vec::new();
-        let mut at = self.view.trajectories.keys().next().copied();
-        // From step to step, not from trajectory to trajectory: a long run has hundreds of thousands.
-        while let Some(id) = at {
-            steps.push((id.purpose, id.step));
-            let last = TrajectoryId {
-                group: u32::MAX,
-                member: u32::MAX,
-                ..id
-            };
-            let after = (std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded);
-            at = self
-                .view
-                .trajectories
-                .range(after)
-                .next()
-                .map(|(id, _)| *id);
-        }
-        steps
-    }
-
-    /// The trajectories of a group, or of a whole step.
-    #[must_use]
-    pub fn members(&self, purpose: Purpose, step: u32, group: Option<u32>) -> Vec<TrajectoryId> {
-        let from = TrajectoryId {
-            step,
-            purpose,
-            group: group.unwrap_or(0),
-            member: 0,
-        };
-        let to = TrajectoryId {
-            group: group.unwrap_or(u32::MAX),
-            member: u32::MAX,
-            ..from
-        };
-        self.view
-            .trajectories
-            .range(from..=to)
-            .map(|(id, _)| *id)
-            .collect()
     }
 }

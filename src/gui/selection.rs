@@ -49,6 +49,12 @@ impl Selection {
         }
     }
 
+    /// Whether somebody, or a first look at the whole record, chose it.
+    #[must_use]
+    pub fn is_chosen(&self) -> bool {
+        self.chosen
+    }
+
     /// The selected trajectory, if the run has it.
     #[must_use]
     pub fn trajectory<'a>(&self, run: &'a Run) -> Option<&'a TrajectoryView> {
@@ -135,6 +141,23 @@ impl Selection {
         }
     }
 
+    /// Moves to the evaluation after so many steps, or the nearest to it that was kept; says whether
+    /// there is one.
+    pub fn go_to_evaluation(&mut self, run: &Run, step: f64) -> bool {
+        let far = |of: u32| (f64::from(of) - step).abs();
+        let nearest = run
+            .steps()
+            .into_iter()
+            .filter(|(purpose, _)| *purpose == Purpose::Evaluate)
+            .min_by(|(_, a), (_, b)| far(*a).total_cmp(&far(*b)));
+        let found =
+            nearest.and_then(|(purpose, step)| run.members(purpose, step, None).first().copied());
+        if let Some(id) = found {
+            *self = Self::of(id);
+        }
+        found.is_some()
+    }
+
     /// Moves among the shown trajectories.
     pub fn move_in(&mut self, shown: &[TrajectoryId], forward: bool) {
         let at = shown.iter().position(|id| *id == self.id);
@@ -148,9 +171,8 @@ impl Selection {
         }
     }
 
-    /// Moves to the next or the previous group of the step.
-    pub fn group_by(&mut self, run: &Run, forward: bool) {
-        let members = run.members(self.id.purpose, self.id.step, None);
+    /// Moves to the next or the previous group among these rollouts of the step.
+    pub fn group_by(&mut self, members: &[TrajectoryId], forward: bool) {
         let mut groups: Vec<u32> = members.iter().map(|id| id.group).collect();
         groups.dedup();
         let at = groups.iter().position(|group| *group == self.id.group);

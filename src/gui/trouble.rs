@@ -184,7 +184,22 @@ pub fn find(run: &Run) -> Vec<Entry> {
     if let Some(file) = run.torn {
         entries.push(nowhere(format!("The last line of {file} has no end: it is being written, or was torn; everything before it is shown")));
     }
+    if !run.vocabulary_error.is_empty() && !view.trajectories.is_empty() {
+        entries.push(nowhere(run.vocabulary_error.clone()));
+    }
+    for (from, to) in &run.void {
+        entries.push(nowhere(format!(
+            "The run was resumed: events {from} to {to} became void ({} of them), and what they told was done again",
+            to - from + 1
+        )));
+    }
     entries.extend(run.notices.iter().cloned().map(nowhere));
+    if run.more_notices > 0 {
+        entries.push(nowhere(format!(
+            "{} more lines were skipped",
+            run.more_notices
+        )));
+    }
     entries.extend(found.into_iter().map(|(_, entry)| entry));
     entries
 }

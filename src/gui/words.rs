@@ -26,7 +26,11 @@ pub fn place(id: TrajectoryId) -> String {
             id.group,
             id.member
         ),
-        Purpose::Evaluate => format!("evaluation after step {}, question {}", id.step, id.group),
+        // Its rollouts are the samples of one question.
+        Purpose::Evaluate => format!(
+            "evaluation after step {}, group {}, rollout {}",
+            id.step, id.group, id.member
+        ),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What all panels share: the open runs, the one selection, the one cursor, and what is to be done.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,15 @@ pub struct Toast {
     pub at: Instant,
 }
 
+/// The panels at the sides: open or not by what was chosen, else by the width of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sides {
+    /// Groups, histogram and Trouble, at the left.
+    pub groups: Option<bool>,
+    /// Details, at the right.
+    pub details: Option<bool>,
+}
+
 /// What all panels share.
 pub struct World {
     /// The open runs; runs to compare follow the first.
@@ -102,6 +112,12 @@ pub struct World {
     pub theme: Theme,
     /// Commands that panels asked for.
     pub todo: Vec<Command>,
+    /// Which of the panels at the sides are open, where somebody chose.
+    pub sides: Sides,
+    /// Whether the details are on the screen, so that a panel need not say what they say.
+    pub details_shown: bool,
+    /// Screens that the shown panel is to scroll, down if positive.
+    pub pages: i32,
     /// Short messages.
     pub toasts: Vec<Toast>,
     /// A rollout to select as soon as the record holds it.
@@ -132,6 +148,9 @@ impl World {
             hovered: None,
             theme: Theme::shipped()?,
             todo: Vec::new(),
+            sides: Sides::default(),
+            details_shown: true,
+            pages: 0,
             toasts: Vec::new(),
             wanted: None,
             lesson: None,
@@ -143,21 +162,28 @@ impl World {
     /// Opens a run folder and shows it; one that is open already is only shown.
     pub fn open(&mut self, path: &Path) {
         let known = self.runs.iter().position(|run| run.path == path);
-        self.current = known.unwrap_or_else(|| {
+        let number = known.unwrap_or_else(|| {
             self.runs.push(Run::open(path, &self.context));
             self.runs.len() - 1
         });
+        self.show_run(number);
+    }
+
+    /// Shows another of the open runs. Events and rollouts of the one before mean nothing in it.
+    pub fn show_run(&mut self, number: usize) {
+        self.current = number;
         self.selection = Selection::default();
         self.cursor = Cursor::Live;
+        self.playing = false;
         self.follow = true;
+        self.filter = None;
     }
 
     /// Closes the run that is shown.
     pub fn close_run(&mut self) {
         if self.current < self.runs.len() {
             self.runs.remove(self.current);
-            self.current = self.current.min(self.runs.len().saturating_sub(1));
-            self.selection = Selection::default();
+            self.show_run(self.current.min(self.runs.len().saturating_sub(1)));
         }
     }
 
@@ -172,19 +198,36 @@ impl World {
         self.runs.get_mut(self.current)
     }
 
-    /// The selected trajectory.
+    /// The selected trajectory, whole.
     #[must_use]
     pub fn trajectory(&self) -> Option<&TrajectoryView> {
         self.selection.trajectory(self.run()?)
+    }
+
+    /// The selected trajectory as it stood at the cursor.
+    #[must_use]
+    pub fn seen(&self) -> Option<Cow<'_, TrajectoryView>> {
+        self.run()?.seen(self.selection.id, self.cursor)
+    }
+
+    /// Whether the credit of the selected trajectory lies after the cursor.
+    #[must_use]
+    pub fn before_credit(&self) -> bool {
+        let whole = self
+            .trajectory()
+            .is_some_and(|of| of.outcome_advantage.is_some());
+        whole && self.seen().is_some_and(|of| of.outcome_advantage.is_none())
     }
 
     /// Takes news of all runs in, and drops old messages. Says whether something was new.
     pub fn take_news(&mut self) -> bool {
         let mut any = false;
         let mut lost = Vec::new();
+        let mut said = Vec::new();
         for (number, run) in self.runs.iter_mut().enumerate() {
             let before = run.health.clone();
             any |= run.take_news();
+            said.append(&mut run.said);
             // What was chosen from a part of the record need not be the best of all of it.
             let loaded = before == Health::Loading && run.health == Health::UpToDate;
             if loaded && number == self.current && self.follow {
@@ -196,10 +239,15 @@ impl World {
                 lost.push(why.clone());
             }
         }
-        for why in lost {
-            self.say(why);
+        for text in lost.into_iter().chain(said) {
+            self.say(text);
         }
         self.toasts.retain(|toast| toast.at.elapsed() < TOAST);
+        // While a record is read, also anew, what was chosen may be still to come.
+        let reading = self.run().is_some_and(|run| run.health == Health::Loading);
+        if reading && self.selection.is_chosen() {
+            return any;
+        }
         if let Some(run) = self.runs.get(self.current) {
             if any && self.follow && self.cursor == Cursor::Live {
                 self.selection.go_along(run);
@@ -228,17 +276,35 @@ impl World {
     /// The rollouts of the selected step and group that pass the filter.
     #[must_use]
     pub fn shown_members(&self) -> Vec<TrajectoryId> {
+        self.passing(Some(self.selection.id.group))
+    }
+
+    /// The rollouts of the selected step, or of a group of it, that pass the filter. What has no reward
+    /// yet passes.
+    #[must_use]
+    pub fn passing(&self, group: Option<u32>) -> Vec<TrajectoryId> {
         let Some(run) = self.run() else {
             return Vec::new();
         };
         let id = self.selection.id;
-        let mut shown = run.members(id.purpose, id.step, Some(id.group));
+        let mut shown = run.members(id.purpose, id.step, group);
         if let Some((from, to)) = self.filter {
             shown.retain(|id| {
-                let outcome = run.view.trajectories.get(id).and_then(|of| of.outcome);
-                outcome.is_none_or(|outcome| from <= outcome.reward && outcome.reward <= to)
+                let reward = run.reward_at(*id, self.cursor);
+                reward.is_none_or(|reward| from <= reward && reward <= to)
             });
         }
         shown
+    }
+
+    /// Sets the filter, and goes to a rollout that passes it if the selected one does not.
+    pub fn set_filter(&mut self, filter: Option<(f32, f32)>) {
+        self.filter = filter;
+        let passing = self.passing(None);
+        if !passing.contains(&self.selection.id)
+            && let Some(first) = passing.first()
+        {
+            self.selection = Selection::of(*first);
+        }
     }
 }

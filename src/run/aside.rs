@@ -104,9 +104,7 @@ struct Original {
 
 fn original(world: &World, id: TrajectoryId) -> Result<Original, String> {
     let gone = || {
-        format!(
-            "the run has forgotten trajectory {id}: only trajectories of the phase that is under way can be gone on with"
-        )
+        "the run has forgotten this rollout: only those of the phase that is under way can be gone on with".to_owned()
     };
     let entity = *world
         .resource::<Roster>()
@@ -150,9 +148,7 @@ fn without_notes(world: &mut World, id: TrajectoryId, turn: u32) -> Result<Aside
         .get(turn as usize)
         .filter(|of| !notes_ids(of).is_empty())
     else {
-        return Err(format!(
-            "turn {turn} of trajectory {id} has no closed notes"
-        ));
+        return Err(format!("turn {turn} has no closed notes"));
     };
     let span = of.spans.iter().find(|span| span.tag == Tag::Mem);
     let part = |from: u32, to: u32| of.ids.get(from as usize..to as usize).unwrap_or_default();

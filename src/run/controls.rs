@@ -19,6 +19,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often a run that goes on tells how it stands.
 const TELL: Duration = Duration::from_millis(200);
 
+/// Answers that are kept: a window that looks a few times a second misses none.
+const ASIDES: usize = 32;
+
 /// How the run is to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
@@ -54,11 +57,23 @@ pub struct Told {
     /// RL steps done, and to do.
     pub steps: (u32, u32),
     /// The trajectories of the phase.
-    pub lanes: BTreeMap<TrajectoryId, LaneTold>,
-    /// What was asked aside, and what came of it: the newest last.
-    pub asides: Vec<(Aside, Result<AsideAnswer, String>)>,
+    pub lanes: Arc<BTreeMap<TrajectoryId, LaneTold>>,
+    /// What was asked aside, and what came of it: the last few, the newest last.
+    pub asides: Vec<Arc<(Aside, Result<AsideAnswer, String>)>>,
+    /// How many were answered in all.
+    pub answered: u64,
     /// Whether the run is over.
     pub over: bool,
+}
+
+impl Told {
+    fn hear(&mut self, ask: Aside, answer: Result<AsideAnswer, String>) {
+        if self.asides.len() >= ASIDES {
+            self.asides.remove(0);
+        }
+        self.asides.push(Arc::new((ask, answer)));
+        self.answered += 1;
+    }
 }
 
 #[derive(Default)]
@@ -149,7 +164,7 @@ impl Controls {
             let asides = std::mem::take(&mut lock(&self.0.state).asides);
             for ask in asides {
                 let answer = aside::answer(world, &ask);
-                lock(&self.0.told).asides.push((ask, answer));
+                lock(&self.0.told).hear(ask, answer);
                 self.notify();
             }
             if self.may_go_on(world) {
@@ -220,7 +235,7 @@ impl Controls {
             let mut told = lock(&self.0.told);
             told.activity = world.get_resource::<Phase>().map(|phase| phase.activity);
             told.steps = (done, steps);
-            told.lanes = lanes;
+            told.lanes = Arc::new(lanes);
         }
         self.notify();
     }
@@ -253,4 +268,22 @@ fn lanes(world: &World) -> BTreeMap<TrajectoryId, LaneTold> {
         Some((id, told))
     };
     roster.entities.iter().filter_map(lane).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_answers_are_kept_and_all_are_counted() {
+        let mut told = Told::default();
+        for turn in 0..100 {
+            let id = TrajectoryId::default();
+            told.hear(Aside::WithoutNotes { id, turn }, Err("no".into()));
+        }
+        assert_eq!((told.asides.len(), told.answered), (ASIDES, 100));
+        let last = told.asides.last().map(|told| told.0.clone());
+        let id = TrajectoryId::default();
+        assert_eq!(last, Some(Aside::WithoutNotes { id, turn: 99 }));
+    }
 }

@@ -90,7 +90,7 @@ fn steps_groups_runs_and_the_ground_are_changed_by_keys() {
     assert_eq!(harness.ctx.theme(), Theme::Light);
     press_with(&mut harness, Modifiers::COMMAND, Key::W);
     assert_eq!(harness.state().world.runs.len(), 1);
-    press_with(&mut harness, Modifiers::COMMAND, Key::Plus);
+    press_with(&mut harness, Modifiers::COMMAND, Key::Equals);
     assert!(harness.ctx.zoom_factor() > 1.05);
     press_with(&mut harness, Modifiers::COMMAND, Key::Num0);
     assert!((harness.ctx.zoom_factor() - 1.0).abs() < 1e-6);

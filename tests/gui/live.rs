@@ -182,6 +182,21 @@ fn the_window_pauses_steps_and_stops_the_run() {
     harness.state_mut().world.selection = palimpsest::gui::Selection::of(id);
     harness.run_steps(3);
     click(&mut harness, "turn 0");
+    let text = all_text(&harness);
+    assert!(
+        text.contains("turns and") && text.contains("tokens left"),
+        "{text}"
+    );
+    // The engine has this rollout, so it can be asked before there is any credit.
+    crate::support::show(&mut harness, palimpsest::gui::Tab::Memory);
+    click(&mut harness, "What if these notes were empty?");
+    until("the notes were scored", || controls.told().answered == 1);
+    harness.run_steps(4);
+    let text = all_text(&harness);
+    assert!(text.contains("had the notes been empty"), "{text}");
+    crate::support::press(&mut harness, eframe::egui::Key::E);
+    until("a key asks it too", || controls.told().answered == 2);
+    crate::support::show(&mut harness, palimpsest::gui::Tab::Watch);
     harness
         .state_mut()
         .world
@@ -194,19 +209,45 @@ fn the_window_pauses_steps_and_stops_the_run() {
         all_text(&harness)
     );
     click(&mut harness, "Go on from here");
-    until("the fork is answered", || {
-        !controls.told().asides.is_empty()
-    });
+    until("the fork is answered", || controls.told().answered == 3);
     harness.run_steps(4);
+    let text = all_text(&harness);
     assert!(
-        all_text(&harness).contains("not trained on, not recorded"),
-        "{}",
-        all_text(&harness)
+        text.contains("nothing edited, sampled again: not trained on, not recorded"),
+        "{text}"
+    );
+    assert!(
+        text.contains("side by side") && text.contains("What came in the run"),
+        "{text}"
+    );
+    assert!(
+        !text.contains(&format!("fork of {id}")),
+        "places are named as everywhere: {text}"
     );
     click(&mut harness, "Stop");
     assert_eq!(thread.join().unwrap(), RunStatus::Stopped);
     harness.run_steps(3);
     assert!(harness.state().world.live.as_ref().unwrap().over());
+    let text = all_text(&harness);
+    assert!(
+        text.contains("over, ") && !text.contains("rolling out"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_an_engine_the_question_what_if_says_what_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = crate::support::sample(folder.path(), 2);
+    let mut harness = crate::support::window(&[&run]);
+    crate::support::show(&mut harness, palimpsest::gui::Tab::Memory);
+    let buttons = crate::support::labels(&harness, eframe::egui::Role::Button);
+    let asked = buttons
+        .iter()
+        .filter(|label| label.starts_with("What if these notes were empty?"));
+    let asked: Vec<&String> = asked.collect();
+    assert_eq!(asked.len(), 3, "one a turn: {buttons:?}");
+    assert!(asked[0].contains("This needs an engine"), "{asked:?}");
 }
 
 #[test]

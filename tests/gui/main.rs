@@ -8,8 +8,13 @@ mod common;
 mod sample_run;
 
 mod commands;
+mod cursor;
+mod incomplete;
+mod keyboard;
 mod lessons;
 mod live;
+mod measures;
+mod narrow;
 mod panels;
 mod start;
 mod support;

@@ -197,6 +197,16 @@ fn evaluations_say_why_they_have_no_tokens() {
         .unwrap()
         .members(purpose, step, None)[0];
     harness.state_mut().world.selection = palimpsest::gui::Selection::of(first);
+    show(&mut harness, Tab::Memory);
+    let text = all_text(&harness);
+    let place = format!(
+        "evaluation after step {step}, group {}, rollout 0",
+        first.group
+    );
+    assert!(
+        text.contains(&format!("{place}, full context")),
+        "what the policy saw is told: {text}"
+    );
     show(&mut harness, Tab::Tokens);
     assert!(all_text(&harness).contains("Evaluations are not trained on"));
     show(&mut harness, Tab::WhatIf);

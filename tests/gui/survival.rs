@@ -139,7 +139,7 @@ fn small_windows_and_double_size_still_show_every_panel() {
 }
 
 /// Writes trajectories with so many tokens each.
-fn write_long(folder: &Path, members: u32, tokens: usize) -> std::path::PathBuf {
+pub fn write_long(folder: &Path, members: u32, tokens: usize) -> std::path::PathBuf {
     let run = RunFolder::create(folder, "long").unwrap();
     let words: Vec<String> = [
         "<mem>",

@@ -79,9 +79,24 @@ pub struct Document {
 }
 
 impl Document {
-    /// Lays blocks in order.
+    /// Lays blocks in order, and finds the stretches in them.
     #[must_use]
     pub fn new(id: TrajectoryId, blocks: &[TokenBlock], vocabulary: &Arc<Vec<String>>) -> Self {
+        let mut made = Self::numbers(id, blocks, vocabulary);
+        let mut base = 0;
+        for block in blocks {
+            for mut segment in segments(block, vocabulary) {
+                segment.tokens = segment.tokens.start + base..segment.tokens.end + base;
+                made.segments.push(segment);
+            }
+            base += block.ids.len();
+        }
+        made
+    }
+
+    /// Lays blocks in order, for their numbers alone: no stretch is looked for.
+    #[must_use]
+    pub fn numbers(id: TrajectoryId, blocks: &[TokenBlock], vocabulary: &Arc<Vec<String>>) -> Self {
         let mut made = Self {
             id,
             vocabulary: Arc::clone(vocabulary),
@@ -89,7 +104,6 @@ impl Document {
             ..Self::default()
         };
         for block in blocks {
-            let base = made.ids.len();
             made.ids.extend_from_slice(&block.ids);
             made.mask.extend_from_slice(&block.mask);
             made.sampled.extend_from_slice(&block.sampled);
@@ -99,10 +113,6 @@ impl Document {
             made.kl.extend_from_slice(&block.kl);
             made.entropy.extend_from_slice(&block.entropy);
             made.weight.extend_from_slice(&block.weight);
-            for mut segment in segments(block, vocabulary) {
-                segment.tokens = segment.tokens.start + base..segment.tokens.end + base;
-                made.segments.push(segment);
-            }
         }
         if made.entropy.len() != made.ids.len() {
             made.entropy.clear();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::document::{Document, SegmentKind};
+use super::document::{Document, Segment, SegmentKind};
 
 /// One visual line: tokens of one stretch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +93,16 @@ impl Layout {
         after.checked_sub(1)
     }
 
+    /// The token of a line that begins nearest before `x` points from its left edge.
+    #[must_use]
+    pub fn nearest(&self, line: usize, x: f32) -> Option<usize> {
+        let tokens = self.lines.get(line)?.tokens.clone();
+        let start = tokens.start;
+        let lefts = self.left.get(tokens)?;
+        let before = lefts.partition_point(|left| *left <= x).saturating_sub(1);
+        (!lefts.is_empty()).then_some(start + before)
+    }
+
     /// The token of a line that lies `x` points from its left edge.
     #[must_use]
     pub fn token_at(&self, line: usize, x: f32) -> Option<usize> {
@@ -148,6 +158,24 @@ pub fn rows(
     rows
 }
 
+/// For every stretch of the left document, the stretch of the right one that stands beside it.
+#[must_use]
+pub fn beside(left: &Document, right: &Document) -> Vec<Option<usize>> {
+    let mut from = 0;
+    left.segments
+        .iter()
+        .map(|ours| {
+            let rest = right.segments.get(from..).unwrap_or_default();
+            let same = |theirs: &Segment| {
+                (theirs.row, theirs.turn, theirs.kind) == (ours.row, ours.turn, ours.kind)
+            };
+            let found = from + rest.iter().position(same)?;
+            from = found + 1;
+            Some(found)
+        })
+        .collect()
+}
+
 /// What stretches of two documents are matched by.
 type Key = (u32, u32, SegmentKind);
 
@@ -169,7 +197,6 @@ fn stretches((document, layout): (&Document, &Layout)) -> Vec<(Key, Range<usize>
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::Segment;
     use super::*;
     use crate::trajectory::Tag;
     use std::sync::Arc;
@@ -210,6 +237,8 @@ mod tests {
         assert_eq!(layout.line_of(3), Some(1));
         assert_eq!(layout.token_at(1, 31.0), Some(3));
         assert_eq!(layout.token_at(1, 61.0), None);
+        assert_eq!(layout.nearest(1, 500.0), Some(3));
+        assert_eq!(layout.nearest(3, 31.0), Some(5));
         // A token wider than the room stands alone, and nothing loops.
         let narrow = Layout::new(&of, 1.0, |_| 10.0);
         assert_eq!(narrow.lines.len(), 6);
@@ -221,6 +250,7 @@ mod tests {
         let answer = SegmentKind::Block(Tag::Answer);
         let left = document(&[(4, SegmentKind::Context), (2, answer)]);
         let right = document(&[(2, SegmentKind::Context), (2, notes), (4, answer)]);
+        assert_eq!(beside(&left, &right), [Some(0), Some(2)]);
         let (a, b) = (
             Layout::new(&left, 65.0, |_| 10.0),
             Layout::new(&right, 65.0, |_| 10.0),

@@ -1,51 +1,23 @@
 //! The Tokens panel: controls, the rows on the screen, the minimap.
 
-use std::sync::Arc;
+use eframe::egui::{ComboBox, FontId, Label, Rect, RichText, ScrollArea, Ui, UiBuilder, pos2};
 
-use eframe::egui::{ComboBox, FontId, Rect, ScrollArea, Ui, pos2};
-
-use super::document::Document;
-use super::layout::{Layout, rows};
-use super::legend::{audit, legend};
-use super::line::{MARGIN, one_line};
+use super::document::{Document, SegmentKind};
+use super::laid::{Cache, Limit, Wanted, lay};
+use super::legend::legend;
+use super::line::{Place, one_line};
 use super::minimap::{Minimap, Source, WIDTH};
 use super::paint::{Painting, ROW};
-use super::value::{Granularity, Value, shown_values, token_limit};
+use super::value::{Granularity, Value};
 use crate::gui::Command;
+use crate::gui::side::token_line;
 use crate::gui::world::World;
 use crate::trajectory::TrajectoryId;
 
-/// A document that is laid out and has its values.
-struct Laid {
-    document: Arc<Document>,
-    layout: Layout,
-    values: Vec<f32>,
-}
-
-/// What the laid out documents were made from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Made {
-    run: usize,
-    revision: u64,
-    id: TrajectoryId,
-    sibling: Option<TrajectoryId>,
-    value: Value,
-    granularity: Granularity,
-    room: f32,
-    glyph: f32,
-    locked: Option<f32>,
-}
-
-/// Everything that is worked out once, and not once a frame.
-struct Cache {
-    made: Made,
-    left: Laid,
-    right: Option<Laid>,
-    rows: Vec<[Option<usize>; 2]>,
-    limit: f32,
-    audit: String,
-    key: u64,
-}
+/// Below this height, points, controls and audit take a row each.
+const SMALL: f32 = 260.0;
+/// Height of the numbers of a token, where no details are shown.
+const NUMBERS: f32 = 50.0;
 
 /// The Tokens panel.
 #[derive(Default)]
@@ -59,10 +31,16 @@ pub struct TokensPanel {
     /// The rollout that stands beside the selected one.
     pub sibling: Option<u32>,
     cache: Option<Cache>,
+    limit: Option<Limit>,
     made: u64,
     minimap: Minimap,
     scroll_to: Option<f32>,
+    /// Where the rows stood in the last frame: from where, and how much of them.
+    view: (f32, f32),
     pinned: Option<usize>,
+    turn: Option<(TrajectoryId, u32)>,
+    /// The line that is to take the focus.
+    focus: Option<usize>,
 }
 
 impl TokensPanel {
@@ -111,6 +89,7 @@ impl TokensPanel {
 
     /// Draws the panel.
     pub fn ui(&mut self, ui: &mut Ui, world: &mut World) {
+        let small = ui.available_height() < SMALL;
         self.controls(ui, world);
         if let Err(why) = self.prepare(ui, world) {
             self.cache = None;
@@ -119,149 +98,161 @@ impl TokensPanel {
             return;
         }
         let Some(cache) = &self.cache else { return };
-        ui.label(&cache.audit);
-        ui.separator();
-        if world.selection.token != self.pinned {
-            self.pinned = world.selection.token;
-            let line = self
-                .pinned
-                .and_then(|token| cache.left.layout.line_of(token));
-            let row = line.and_then(|line| cache.rows.iter().position(|row| row[0] == Some(line)));
-            self.scroll_to = row.map(|row| row as f32 * ROW);
+        if let Some(run) = world.run().filter(|run| run.vocabulary.is_empty()) {
+            let warning = world.theme.of(ui.ctx()).warning;
+            ui.label(RichText::new(&run.vocabulary_error).color(warning));
         }
+        if small {
+            ui.add(Label::new(&cache.audit).truncate());
+        } else {
+            ui.label(&cache.audit);
+        }
+        ui.separator();
+        self.follow(world);
         self.rows(ui, world);
     }
 
+    /// Scrolls to what another panel, a key or a command selected.
+    fn follow(&mut self, world: &mut World) {
+        let Some(cache) = &self.cache else { return };
+        let document = &cache.left.document;
+        let selection = &world.selection;
+        let turn = (selection.id, selection.turn);
+        let mut token = None;
+        if selection.token != self.pinned {
+            self.pinned = selection.token;
+            token = self.pinned;
+        } else if self.turn != Some(turn) {
+            let fresh = self.turn.is_none_or(|(id, _)| id != selection.id);
+            if !fresh || selection.turn > 0 {
+                token = first_of(document, selection.turn);
+            }
+        }
+        self.turn = Some(turn);
+        let line = token.and_then(|token| cache.left.layout.line_of(token));
+        let row = line.and_then(|line| cache.rows.iter().position(|row| row[0] == Some(line)));
+        if let Some(row) = row {
+            self.scroll_to = Some(row as f32 * ROW - self.view.1 / 3.0);
+        }
+        let pages = std::mem::take(&mut world.pages);
+        if pages != 0 {
+            self.scroll_to = Some(self.view.0 + pages as f32 * 0.9 * self.view.1);
+        }
+    }
+
     fn controls(&mut self, ui: &mut Ui, world: &mut World) {
-        ui.horizontal_wrapped(|ui| {
-            ComboBox::from_label("value")
-                .selected_text(self.value.text())
-                .show_ui(ui, |ui| {
-                    for value in Value::ALL {
-                        ui.selectable_value(&mut self.value, value, value.text())
-                            .on_hover_text(value.meaning());
-                    }
-                });
-            ComboBox::from_label("by")
-                .selected_text(self.granularity.text())
-                .show_ui(ui, |ui| {
-                    for granularity in Granularity::ALL {
-                        ui.selectable_value(&mut self.granularity, granularity, granularity.text());
-                    }
-                });
-            let beside = self
-                .sibling
-                .map_or("nothing".into(), |member| format!("rollout {member}"));
-            ComboBox::from_label("beside it")
-                .selected_text(beside)
-                .show_ui(ui, |ui| {
-                    ui.selectable_value(&mut self.sibling, None, "nothing");
-                    for id in world
-                        .shown_members()
-                        .iter()
-                        .filter(|id| **id != world.selection.id)
-                    {
-                        let text = format!("rollout {}", id.member);
-                        ui.selectable_value(&mut self.sibling, Some(id.member), text);
-                    }
-                });
-            let mut locked = self.locked.is_some();
-            if ui.checkbox(&mut locked, "lock range").changed() {
-                world.todo.push(Command::LockRange);
-            }
-            ui.checkbox(&mut world.patterns, "patterns only");
-            if let Some(cache) = &self.cache {
-                legend(ui, world.theme.of(ui.ctx()), cache.limit);
-            }
-        });
+        // Where there is little height, the controls take one row and scroll in it.
+        if ui.available_height() < SMALL {
+            ScrollArea::horizontal()
+                .id_salt("controls")
+                .show(ui, |ui| ui.horizontal(|ui| self.choices(ui, world)));
+        } else {
+            ui.horizontal_wrapped(|ui| self.choices(ui, world));
+        }
+    }
+
+    fn choices(&mut self, ui: &mut Ui, world: &mut World) {
+        ComboBox::from_label("value")
+            .selected_text(self.value.text())
+            .show_ui(ui, |ui| {
+                for value in Value::ALL {
+                    ui.selectable_value(&mut self.value, value, value.text())
+                        .on_hover_text(value.meaning());
+                }
+            });
+        ComboBox::from_label("by")
+            .selected_text(self.granularity.text())
+            .show_ui(ui, |ui| {
+                for granularity in Granularity::ALL {
+                    ui.selectable_value(&mut self.granularity, granularity, granularity.text());
+                }
+            });
+        let beside = self
+            .sibling
+            .map_or("nothing".into(), |member| format!("rollout {member}"));
+        ComboBox::from_label("beside it")
+            .selected_text(beside)
+            .show_ui(ui, |ui| {
+                ui.selectable_value(&mut self.sibling, None, "nothing");
+                for id in world
+                    .shown_members()
+                    .iter()
+                    .filter(|id| **id != world.selection.id)
+                {
+                    let text = format!("rollout {}", id.member);
+                    ui.selectable_value(&mut self.sibling, Some(id.member), text);
+                }
+            });
+        let mut locked = self.locked.is_some();
+        if ui.checkbox(&mut locked, "lock range").changed() {
+            world.todo.push(Command::LockRange);
+        }
+        ui.checkbox(&mut world.patterns, "patterns only");
+        if let Some(cache) = &self.cache {
+            legend(ui, world.theme.of(ui.ctx()), cache.limit);
+        }
     }
 
     /// Lays out what is selected, if that has changed.
     fn prepare(&mut self, ui: &Ui, world: &mut World) -> Result<(), String> {
         let id = world.selection.id;
+        if world.before_credit() {
+            return Err("At this event the credit of this rollout was not known yet. End goes to the end of the record.".into());
+        }
         let sibling = self
             .sibling
             .filter(|member| *member != id.member)
             .map(|member| TrajectoryId { member, ..id });
         let font = font(ui);
-        let glyph = ui.fonts_mut(|fonts| fonts.glyph_width(&font, 'm'));
-        let columns = if sibling.is_some() { 2.0 } else { 1.0 };
-        let room = ((ui.available_width() - WIDTH - 30.0) / columns - MARGIN)
-            .max(80.0)
-            .floor();
         let current = world.current;
         let Some(run) = world.run_mut() else {
             return Err("No run is open.".into());
         };
-        let made = Made {
+        let wanted = Wanted {
             run: current,
-            revision: run.revision,
+            stamp: run.stamp(id.purpose, id.step, Some(id.group)),
             id,
             sibling,
             value: self.value,
             granularity: self.granularity,
-            room,
-            glyph,
+            width: (ui.available_width() - WIDTH - 30.0).floor(),
+            glyph: ui.fonts_mut(|fonts| fonts.glyph_width(&font, 'm')),
             locked: self.locked,
         };
-        if self.cache.as_ref().is_some_and(|cache| cache.made == made) {
+        if self
+            .cache
+            .as_ref()
+            .is_some_and(|cache| cache.made == wanted)
+        {
             return Ok(());
         }
-        let document = run.document(id)?;
-        if !self.value.known(&document) {
-            return Err(format!(
-                "This run does not record the {} of its tokens: it was written by an earlier version. Choose another value.",
-                self.value.text()
-            ));
-        }
-        let right = sibling.and_then(|id| run.document(id).ok());
-        // One scale for the whole group, so that its rollouts can be compared.
-        let limit = match self.locked {
-            Some(limit) => limit,
-            None => {
-                let group = run.members(id.purpose, id.step, Some(id.group));
-                let of: Vec<Arc<Document>> = group
-                    .iter()
-                    .take(16)
-                    .filter_map(|id| run.document(*id).ok())
-                    .collect();
-                token_limit(of.iter().map(Arc::as_ref), self.value)
-            }
-        };
-        let lay = |document: Arc<Document>| {
-            let layout = Layout::new(&document, room, |letter| {
-                ui.fonts_mut(|fonts| fonts.glyph_width(&font, letter))
-            });
-            let values = shown_values(&document, self.value, self.granularity);
-            Laid {
-                document,
-                layout,
-                values,
-            }
-        };
-        let left = lay(document);
-        let right = right.map(lay);
-        let beside = right
-            .as_ref()
-            .map(|laid| (laid.document.as_ref(), &laid.layout));
-        let rows = rows((&left.document, &left.layout), beside);
+        self.cache = Some(lay(ui, run, wanted, &mut self.limit, &font)?);
         self.made += 1;
-        self.cache = Some(Cache {
-            audit: audit(&left.document),
-            made,
-            left,
-            right,
-            rows,
-            limit,
-            key: self.made,
-        });
         Ok(())
     }
 
     fn rows(&mut self, ui: &mut Ui, world: &mut World) {
         let Some(cache) = &self.cache else { return };
         let colours = world.theme.of(ui.ctx()).clone();
-        let area = ui.available_rect_before_wrap();
+        let mut area = ui.available_rect_before_wrap();
+        let token = world.selection.token.or(world.hovered);
+        if !world.details_shown {
+            // Room of its own, so that nothing moves when the pointer comes upon a token.
+            let numbers = area.with_min_y((area.bottom() - NUMBERS).max(area.top()));
+            area.max.y = numbers.top();
+            ui.scope_builder(UiBuilder::new().max_rect(numbers), |ui| {
+                ScrollArea::vertical().id_salt("numbers").show(ui, |ui| {
+                    let text = token.map_or_else(
+                        || {
+                            "Numbers of a token: point at it, or pin it with ] and the arrows."
+                                .into()
+                        },
+                        |token| token_line(&cache.left.document, token),
+                    );
+                    ui.label(RichText::new(text).size(12.0));
+                });
+            });
+        }
         // No taller than the lines it stands for.
         let end = area
             .bottom()
@@ -272,17 +263,19 @@ impl TokensPanel {
         let height = cache.rows.len() as f32 * ROW;
         let mut scroll = ScrollArea::vertical().id_salt("tokens").auto_shrink(false);
         if let Some(y) = self.scroll_to.take() {
-            scroll = scroll.vertical_scroll_offset((y - body.height() / 3.0).max(0.0));
+            scroll = scroll.vertical_scroll_offset(y.clamp(0.0, (height - body.height()).max(0.0)));
         }
-        let mut chosen: Option<(TrajectoryId, Option<usize>)> = None;
+        let mut chosen: Option<(TrajectoryId, usize)> = None;
+        let mut moved = None;
         let mut hovered = None;
-        let builder = eframe::egui::UiBuilder::new().max_rect(body);
         let clip = world
             .run()
             .and_then(|run| run.experiment.as_ref())
             .map_or((0.2, 0.2), |of| (of.learner.clip_low, of.learner.clip_high));
         let marked = (world.hovered, world.selection.token);
-        let patterns = world.patterns;
+        let (patterns, turn) = (world.patterns, world.selection.turn);
+        let focus = self.focus.take();
+        let builder = UiBuilder::new().max_rect(body);
         let output = ui.scope_builder(builder, |ui| {
             scroll.show_viewport(ui, |ui, seen| {
                 ui.set_height(height);
@@ -312,32 +305,41 @@ impl TokensPanel {
                             clip,
                             marked: if column == 0 { marked } else { (None, None) },
                         };
-                        let x = origin.x + column as f32 * (MARGIN + cache.made.room + 8.0);
-                        let found = one_line(ui, &painting, line, pos2(x, y), cache.made.room);
+                        let segment = laid.layout.lines.get(line).map_or(0, |line| line.segment);
+                        let of = laid.document.segments.get(segment);
+                        let x = origin.x + column as f32 * (cache.margin + cache.room + 8.0);
+                        let place = Place {
+                            at: pos2(x, y),
+                            margin: cache.margin,
+                            room: cache.room,
+                            heading: laid.headings.get(segment).map_or("", String::as_str),
+                            selected: column == 0 && of.is_some_and(|of| of.turn == turn),
+                            focus: column == 0 && focus == Some(line),
+                        };
+                        let found = one_line(ui, &painting, line, &place);
                         if column == 0 {
                             hovered = found.hovered.or(hovered);
+                            moved = found.moved.or(moved);
                         }
                         if let Some(token) = found.clicked {
-                            chosen = Some((laid.document.id, Some(token)));
+                            chosen = Some((laid.document.id, token));
                         }
                     }
                 }
             })
         });
-        let state = output.inner.state;
+        let offset = output.inner.state.clamped_offset().y;
+        self.view = (offset, body.height());
         let source = Source {
             document: &cache.left.document,
             lines: &cache.rows,
             layout: &cache.left.layout,
             values: &cache.left.values,
             limit: cache.limit,
-            key: cache.key * 2 + u64::from(ui.visuals().dark_mode),
+            key: self.made * 2 + u64::from(ui.visuals().dark_mode),
         };
         let total = height.max(1.0);
-        let view = (
-            state.clamped_offset().y / total,
-            (state.clamped_offset().y + body.height()) / total,
-        );
+        let view = (offset / total, (offset + body.height()) / total);
         if let Some(share) = self.minimap.show(ui, strip, &source, &colours, view) {
             self.scroll_to = Some(share * total - body.height() / 6.0);
             ui.ctx().request_repaint();
@@ -347,10 +349,34 @@ impl TokensPanel {
             if id != world.selection.id {
                 world.selection.id = id;
             }
-            pin(world, &cache.left.document, token);
+            pin(world, &cache.left.document, Some(token));
+        }
+        if let Some(token) = moved {
+            pin(world, &cache.left.document, Some(token));
+            let line = cache.left.layout.line_of(token);
+            self.focus = line;
+            let row = cache.rows.iter().position(|row| row[0] == line);
+            let top = row.map_or(offset, |row| row as f32 * ROW);
+            if top < offset {
+                self.scroll_to = Some(top);
+            } else if top + ROW > offset + body.height() {
+                self.scroll_to = Some(top + ROW - body.height());
+            }
+            ui.ctx().request_repaint();
+        }
+        if chosen.is_some() || moved.is_some() {
+            // What was reached in this panel is in view already.
             self.pinned = world.selection.token;
+            self.turn = Some((world.selection.id, world.selection.turn));
         }
     }
+}
+
+/// The first token that a turn wrote; of a turn that wrote none, its first.
+fn first_of(document: &Document, turn: u32) -> Option<usize> {
+    let of = || document.segments.iter().filter(|of| of.turn == turn);
+    let wrote = of().find(|of| of.kind != SegmentKind::Context);
+    wrote.or(of().next()).map(|of| of.tokens.start)
 }
 
 /// Pins a token, and with it its turn; a pinned one is let go.

@@ -7,6 +7,7 @@ use crate::experiment::CreditSettings;
 use crate::gui::GuiError;
 use crate::gui::run::Run;
 use crate::gui::tokens::row_of;
+use crate::gui::words::place;
 use crate::record::{MemoryCredit, TokenBlock};
 use crate::trajectory::{Part, Purpose, RoundScores, Row, TrajectoryId};
 
@@ -61,7 +62,17 @@ pub fn recorded_settings(run: &Run) -> Result<CreditSettings, GuiError> {
     let settings = experiment.map(|experiment| experiment.credit);
     settings.ok_or_else(|| {
         let why = run.settings_error.trim();
-        GuiError::NotRecorded(format!("the settings of the run cannot be read: {why}"))
+        let of = match run.view.version.as_str() {
+            "" => String::new(),
+            version => format!(", which palimpsest {version} wrote"),
+        };
+        // The reader's verdict on a run that was to begin says nothing here.
+        let first = why.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
+        GuiError::NotRecorded(format!(
+            "experiment.ron of this run{of}, holds settings that this program ({}) does not know, so nothing can be worked out under others: {}",
+            env!("CARGO_PKG_VERSION"),
+            first.trim()
+        ))
     })
 }
 
@@ -82,6 +93,9 @@ pub fn inputs(run: &mut Run, step: u32) -> Result<StepInputs, GuiError> {
         .experiment
         .as_ref()
         .map_or(0, |of| of.rollout.group_size as usize);
+    if run.vocabulary.is_empty() {
+        return missing(run.vocabulary_error.clone());
+    }
     let vocabulary = Arc::clone(&run.vocabulary);
     let mut groups: Vec<Vec<Member>> = Vec::new();
     let mut last = None;
@@ -91,7 +105,8 @@ pub fn inputs(run: &mut Run, step: u32) -> Result<StepInputs, GuiError> {
         };
         let (Some(outcome), Some(_)) = (of.outcome, of.outcome_advantage) else {
             return missing(format!(
-                "rollout {id} has no credit yet; wait for the end of the step"
+                "{} has no credit yet; wait for the end of the step",
+                place(id)
             ));
         };
         let blocks = run.blocks(&of.tokens).map_err(GuiError::NotRecorded)?;

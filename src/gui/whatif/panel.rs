@@ -1,24 +1,28 @@
-//! The What-if panel: the form, the rollouts of the group before and after, the tokens before and
-//! after.
+//! The What-if panel: the form beside what came of it; one below the other where the window is narrow.
 
-use std::sync::Arc;
-
-use eframe::egui::{Grid, ScrollArea, Ui};
+use eframe::egui::{Button, ScrollArea, Ui};
 
 use super::inputs::{StepInputs, inputs, recorded_settings};
-use super::recompute::{Recomputed, Scope, document_of, recompute, state_before};
+use super::recompute::{Recomputed, Scope, recompute, state_before};
+use super::results::{Counts, Shown, counts};
 use super::settings::form;
-use crate::credit::memory::MemoryCreditState;
 use crate::experiment::CreditSettings;
-use crate::gui::tokens::{Document, Strip};
-use crate::gui::words::signed;
+use crate::gui::keys::scroll_pages;
 use crate::gui::world::World;
 use crate::gui::{GuiError, Run};
 use crate::trajectory::Purpose;
 
-/// What was taken out of the record, and for which step of which run.
+/// Width of the form, points.
+const FORM: f32 = 300.0;
+/// Below this width the results stand under the form.
+const WIDE: f32 = 660.0;
+
+/// Which step of which run, and what it held: the run's number, the stamp of the step, the step.
+type Key = (usize, u64, u32);
+
+/// What was taken out of the record.
 struct Taken {
-    of: (usize, u64, u32),
+    step: u32,
     inputs: StepInputs,
     recorded: CreditSettings,
 }
@@ -26,7 +30,8 @@ struct Taken {
 /// What came of the settings.
 struct Made {
     settings: CreditSettings,
-    result: Result<Recomputed, String>,
+    result: Result<(Recomputed, Counts), String>,
+    shown: Option<Shown>,
 }
 
 /// The What-if panel.
@@ -34,9 +39,8 @@ struct Made {
 pub struct WhatIfPanel {
     settings: Option<CreditSettings>,
     taken: Option<Result<Taken, String>>,
-    tried: Option<(usize, u64, u32)>,
+    tried: Option<Key>,
     made: Option<Made>,
-    table: String,
 }
 
 impl WhatIfPanel {
@@ -49,7 +53,8 @@ impl WhatIfPanel {
     /// The last table, as CSV.
     #[must_use]
     pub fn table(&self) -> String {
-        self.table.clone()
+        let shown = self.made.as_ref().and_then(|made| made.shown.as_ref());
+        shown.map(|shown| shown.csv.clone()).unwrap_or_default()
     }
 
     /// Draws the panel.
@@ -61,182 +66,166 @@ impl WhatIfPanel {
             );
             return;
         }
-        let current = world.current;
-        let Some(revision) = world.run().map(|run| run.revision) else {
-            return;
-        };
-        let key = (current, revision, id.step);
-        if self.tried != Some(key)
-            && let Some(run) = world.run_mut()
-        {
-            self.tried = Some(key);
-            self.made = None;
-            self.taken = Some(take(run, key).map_err(|error| error.to_string()));
-        }
-        let taken = match &self.taken {
-            Some(Ok(taken)) => taken,
+        self.prepare(world);
+        let recorded = match &self.taken {
+            Some(Ok(taken)) => taken.recorded,
             Some(Err(why)) => {
                 ui.label(why);
                 return;
             }
             None => return,
         };
-        let mut settings = self.settings.unwrap_or(taken.recorded);
-        ui.horizontal_top(|ui| {
-            ui.vertical(|ui| {
-                ui.set_width(300.0);
-                ui.strong("Credit settings");
-                ui.label("Sliders call the learner's own functions on this step's record; no rollout is made.");
-                form(ui, &mut settings);
-                let changed = settings != taken.recorded;
-                if ui.add_enabled(changed, eframe::egui::Button::new("As recorded (R)")).clicked() {
-                    settings = taken.recorded;
-                }
+        let mut settings = self.settings.unwrap_or(recorded);
+        let pages = std::mem::take(&mut world.pages);
+        if ui.available_width() >= WIDE {
+            ui.horizontal_top(|ui| {
+                ScrollArea::vertical()
+                    .id_salt("form")
+                    .max_width(FORM)
+                    .show(ui, |ui| {
+                        ui.vertical(|ui| {
+                            ui.set_width(FORM);
+                            edit(ui, &mut settings, &recorded);
+                        });
+                    });
+                ui.separator();
+                self.work_out(world, settings);
+                ui.vertical(|ui| {
+                    ScrollArea::both()
+                        .id_salt("what if")
+                        .auto_shrink(false)
+                        .show(ui, |ui| {
+                            scroll_pages(ui, pages);
+                            self.results(ui, world);
+                        });
+                });
             });
-            ui.separator();
-            self.settings = Some(settings);
-            if self.made.as_ref().is_none_or(|made| made.settings != settings)
-                && let Some(run) = world.run_mut()
-            {
-                let result = work_out(run, taken, &settings).map_err(|error| error.to_string());
-                self.made = Some(Made { settings, result });
+        } else {
+            ScrollArea::both()
+                .id_salt("what if")
+                .auto_shrink(false)
+                .show(ui, |ui| {
+                    scroll_pages(ui, pages);
+                    edit(ui, &mut settings, &recorded);
+                    ui.separator();
+                    self.work_out(world, settings);
+                    self.results(ui, world);
+                });
+        }
+        self.settings = Some(settings).filter(|of| *of != recorded);
+    }
+
+    /// Takes the step out of the record, if that has changed.
+    fn prepare(&mut self, world: &mut World) {
+        let id = world.selection.id;
+        let current = world.current;
+        let Some(run) = world.run_mut() else { return };
+        let key = (current, run.stamp(Purpose::Train, id.step, None), id.step);
+        if self.tried == Some(key) {
+            return;
+        }
+        self.tried = Some(key);
+        self.made = None;
+        self.taken = Some(take(run, id.step).map_err(|error| error.to_string()));
+    }
+
+    /// Works the settings out, unless that was done.
+    fn work_out(&mut self, world: &mut World, settings: CreditSettings) {
+        let (Some(Ok(taken)), Some(run)) = (&self.taken, world.run_mut()) else {
+            return;
+        };
+        if self
+            .made
+            .as_ref()
+            .is_none_or(|made| made.settings != settings)
+        {
+            let result = under(run, taken, &settings).map_err(|error| error.to_string());
+            self.made = Some(Made {
+                settings,
+                result,
+                shown: None,
+            });
+        }
+    }
+
+    fn results(&mut self, ui: &mut Ui, world: &mut World) {
+        let (Some(Ok(taken)), Some(made)) = (&self.taken, &mut self.made) else {
+            return;
+        };
+        let (recomputed, counts) = match &made.result {
+            Ok(made) => made,
+            Err(why) => {
+                ui.label(why);
+                return;
             }
-            ui.vertical(|ui| match self.made.as_ref().map(|made| &made.result) {
-                Some(Ok(made)) => self.table = results(ui, world, taken, made),
-                Some(Err(why)) => {
-                    ui.label(why);
-                }
-                None => {}
-            });
-        });
+        };
+        ui.strong(format!(
+            "Step {}: {} of {} token weights change, {} change their sign",
+            taken.step + 1,
+            counts.moved,
+            counts.trained,
+            counts.turned
+        ));
+        let id = world.selection.id;
+        let shown = match made.shown.take() {
+            Some(shown) if shown.id == id => shown,
+            _ => Shown::new(id, &taken.inputs, recomputed),
+        };
+        let shown = made.shown.insert(shown);
+        shown.strips(ui, world);
+        ui.separator();
+        shown.table(ui, world);
     }
 }
 
-fn take(run: &mut Run, of: (usize, u64, u32)) -> Result<Taken, GuiError> {
-    let recorded = recorded_settings(run)?;
-    let inputs = inputs(run, of.2)?;
-    Ok(Taken {
-        of,
-        inputs,
-        recorded,
-    })
+/// The form, and the way back.
+fn edit(ui: &mut Ui, settings: &mut CreditSettings, recorded: &CreditSettings) {
+    ui.strong("Credit settings");
+    ui.label(
+        "They go through the learner's own functions, on this step's record; no rollout is made.",
+    );
+    form(ui, settings);
+    let changed = settings != recorded;
+    let back = ui.add_enabled(changed, Button::new("As recorded (R)"));
+    if back.clicked() {
+        *settings = *recorded;
+    }
 }
 
-fn work_out(
+/// Takes a step out of the record. What does not give its own weights back says nothing of others.
+fn take(run: &mut Run, step: u32) -> Result<Taken, GuiError> {
+    let recorded = recorded_settings(run)?;
+    let taken = Taken {
+        step,
+        inputs: inputs(run, step)?,
+        recorded,
+    };
+    let (_, counts) = under(run, &taken, &recorded)?;
+    if counts.moved > 0 {
+        return Err(GuiError::NotRecorded(format!(
+            "the recorded settings do not give the recorded weights back: {} of {} differ. The record is incomplete, or was written by a program that assigned credit in another way{}",
+            counts.moved,
+            counts.trained,
+            match run.view.version.as_str() {
+                "" => String::new(),
+                version => format!(" (palimpsest {version})"),
+            }
+        )));
+    }
+    Ok(taken)
+}
+
+fn under(
     run: &mut Run,
     taken: &Taken,
     settings: &CreditSettings,
-) -> Result<Recomputed, GuiError> {
-    let state: MemoryCreditState = state_before(run, taken.of.2, settings, &taken.recorded)?;
-    recompute(
-        &taken.inputs,
-        settings,
-        &Scope {
-            recorded: &taken.recorded,
-            state: &state,
-        },
-    )
-}
-
-/// The rollouts of the selected group before and after, and the tokens of the selected one.
-fn results(ui: &mut Ui, world: &mut World, taken: &Taken, made: &Recomputed) -> String {
-    let id = world.selection.id;
-    let mut csv = String::from("group,rollout,part,turn,recorded,now\n");
-    let mut tokens: Option<(Arc<Document>, Arc<Document>)> = None;
-    let (mut moved, mut turned, mut trained) = (0u32, 0u32, 0u32);
-    for (member, result) in taken
-        .inputs
-        .groups
-        .iter()
-        .flatten()
-        .zip(made.groups.iter().flatten())
-    {
-        for (block, credit) in member.blocks.iter().zip(&result.credit) {
-            for ((&on, &was), &now) in block.mask.iter().zip(&block.weight).zip(&credit.weight) {
-                trained += u32::from(on);
-                moved += u32::from(on && was.to_bits() != now.to_bits());
-                turned += u32::from(on && was * now < 0.0);
-            }
-        }
-    }
-    ui.strong(format!(
-        "Step {}: {moved} of {trained} token weights change, {turned} change their sign",
-        taken.inputs.step + 1
-    ));
-    ScrollArea::vertical()
-        .id_salt("what if")
-        .auto_shrink(false)
-        .show(ui, |ui| {
-            Grid::new("members")
-                .num_columns(4)
-                .striped(true)
-                .show(ui, |ui| {
-                    for name in ["rollout", "part", "recorded", "now"] {
-                        ui.strong(name);
-                    }
-                    ui.end_row();
-                    for (group, results) in taken.inputs.groups.iter().zip(&made.groups) {
-                        for (member, result) in group.iter().zip(results) {
-                            if member.id.group != id.group {
-                                continue;
-                            }
-                            let recorded = member.blocks.iter().flat_map(|block| {
-                                block.mask.iter().zip(&block.outcome).filter(|(on, _)| **on)
-                            });
-                            let was = recorded.map(|(_, outcome)| *outcome).next().unwrap_or(0.0);
-                            let mut line = |part: &str,
-                                            turn: Option<u32>,
-                                            was: Option<f32>,
-                                            now: f32| {
-                                let name = format!("#{}", member.id.member);
-                                if ui.selectable_label(member.id == id, name).clicked() {
-                                    world.selection = crate::gui::Selection::of(member.id);
-                                }
-                                ui.label(
-                                    turn.map_or(part.to_owned(), |turn| format!("{part} {turn}")),
-                                );
-                                ui.label(was.map_or("none".into(), |was| signed(was, 3)));
-                                ui.label(signed(now, 3));
-                                ui.end_row();
-                                let turn = turn.map_or(String::new(), |turn| turn.to_string());
-                                let was = was.map_or(String::new(), |was| was.to_string());
-                                csv.push_str(&format!(
-                                    "{},{},{part},{turn},{was},{now}\n",
-                                    member.id.group, member.id.member
-                                ));
-                            };
-                            line("outcome", None, Some(was), result.advantages.outcome.mean());
-                            for &(turn, now) in &result.advantages.memory {
-                                let was = member.memory.iter().find(|of| of.turn == turn);
-                                line("notes of turn", Some(turn), was.map(|of| of.advantage), now);
-                            }
-                            if member.id == id {
-                                let vocabulary = &taken.inputs.vocabulary;
-                                let before = Document::new(id, &member.blocks, vocabulary);
-                                let after = document_of(member, result, vocabulary);
-                                tokens = Some((Arc::new(before), Arc::new(after)));
-                            }
-                        }
-                    }
-                });
-            ui.separator();
-            if let Some((before, after)) = tokens {
-                let colours = world.theme.of(ui.ctx()).clone();
-                let limit = crate::gui::tokens::token_limit(
-                    [before.as_ref(), after.as_ref()],
-                    crate::gui::Value::Weight,
-                );
-                for (title, document) in [("Recorded", before), ("Now", after)] {
-                    ui.strong(format!("{title}: weights of rollout {}", id.member));
-                    Strip {
-                        document: &document,
-                        limit,
-                        patterns: world.patterns,
-                        written_only: true,
-                    }
-                    .show(ui, title, &colours);
-                }
-            }
-        });
-    csv
+) -> Result<(Recomputed, Counts), GuiError> {
+    let state = state_before(run, taken.step, settings, &taken.recorded)?;
+    let scope = Scope {
+        recorded: &taken.recorded,
+        state: &state,
+    };
+    let made = recompute(&taken.inputs, settings, &scope)?;
+    let counts = counts(&taken.inputs, &made);
+    Ok((made, counts))
 }

@@ -11,6 +11,7 @@ use crate::experiment::{Baseline, CreditSettings, First, Length, Target};
 use crate::gui::GuiError;
 use crate::gui::run::Run;
 use crate::gui::tokens::Document;
+use crate::gui::words::place;
 use crate::record::TokenBlock;
 use crate::trajectory::{Advantages, Compared, MemoryReward, Part, RoundScores};
 
@@ -102,8 +103,8 @@ fn memory_rewards(
     }
     let missing = |what: &str| {
         Err(GuiError::NotRecorded(format!(
-            "rollout {}: {what}",
-            member.id
+            "{}: {what}",
+            place(member.id)
         )))
     };
     let same_placebo = settings.placebo == recorded.placebo;
@@ -187,8 +188,9 @@ fn rounds_under(member: &Member, settings: &CreditSettings) -> Result<Vec<RoundS
         };
         let Some(against) = against else {
             return Err(GuiError::NotRecorded(format!(
-                "rollout {}, turn {}: the answer was not scored in the context that this target compares with (credit.first: minus_empty scores more of them)",
-                member.id, scored.turn
+                "{}, turn {}: the answer was not scored in the context that this target compares with (credit.first: minus_empty scores more of them)",
+                place(member.id),
+                scored.turn
             )));
         };
         rounds.push(RoundScores {

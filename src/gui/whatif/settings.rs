@@ -1,14 +1,20 @@
 //! The form of the credit settings. Every control stands for one line of the grammar.
 
-use eframe::egui::{ComboBox, Slider, Ui};
+use eframe::egui::{ComboBox, Response, Slider, Ui};
 
 use crate::experiment::{
-    Answers, Baseline, CreditSettings, CreditTokens, Estimator, First, Gate, Scale, Space, Target,
-    Threshold, Weight,
+    Answers, Baseline, CreditSettings, CreditTokens, Estimator, First, Gate, Length,
+    LinearSettings, PriceSettings, Scale, Space, Support, Target, Threshold, Weight,
 };
+use crate::gui::keys::keeps_arrows;
 
 /// A choice among named values.
-fn choice<T: PartialEq + Copy>(ui: &mut Ui, label: &str, value: &mut T, all: &[(T, &str)]) {
+fn choice<T: PartialEq + Copy>(
+    ui: &mut Ui,
+    label: &str,
+    value: &mut T,
+    all: &[(T, &str)],
+) -> Response {
     let shown = all
         .iter()
         .find(|(of, _)| of == value)
@@ -19,12 +25,77 @@ fn choice<T: PartialEq + Copy>(ui: &mut Ui, label: &str, value: &mut T, all: &[(
             for (of, name) in all {
                 ui.selectable_value(value, *of, *name);
             }
-        });
+        })
+        .response
 }
 
-/// Draws the form. Says whether something was changed.
-pub fn form(ui: &mut Ui, settings: &mut CreditSettings) -> bool {
-    let before = *settings;
+/// A choice among values that may hold numbers of their own: what was chosen, by its place.
+fn kind(ui: &mut Ui, label: &str, now: usize, names: &[&str]) -> usize {
+    let mut chosen = now;
+    let all: Vec<(usize, &str)> = names.iter().copied().enumerate().collect();
+    choice(ui, label, &mut chosen, &all);
+    chosen
+}
+
+/// A slider with which the arrows stay.
+fn slide(ui: &mut Ui, value: &mut f32, range: std::ops::RangeInclusive<f32>, text: &str) {
+    let slider = ui.add(Slider::new(value, range).text(text));
+    keeps_arrows(ui, &slider);
+}
+
+/// Draws the form. What a record cannot tell is offered too: it is refused with the reason.
+pub fn form(ui: &mut Ui, settings: &mut CreditSettings) {
+    estimator(ui, settings);
+    ui.checkbox(&mut settings.memory, "memory credit");
+    if !settings.memory {
+        return;
+    }
+    weight(ui, settings);
+    slide(ui, &mut settings.discount, 0.0..=1.0, "discount over turns");
+    threshold(ui, settings);
+    reward(ui, settings);
+    baseline(ui, settings);
+    choice(
+        ui,
+        "memory scale",
+        &mut settings.scale,
+        &[
+            (Scale::Std, "the spread"),
+            (Scale::StdFloor(0.1), "the spread, at least 0.1"),
+            (Scale::Off, "nothing"),
+        ],
+    )
+    .on_hover_text("What centred memory rewards are divided by");
+    choice(
+        ui,
+        "memory advantage counts",
+        &mut settings.gate,
+        &[
+            (Gate::Off, "always"),
+            (Gate::Sign, "where the outcome advantage is not negative"),
+            (Gate::Success, "where the answer was right"),
+            (Gate::GroupSpread, "where outcomes of the group differ"),
+        ],
+    )
+    .on_hover_text("The gate: elsewhere the memory advantage is 0");
+    choice(
+        ui,
+        "and falls on",
+        &mut settings.tokens,
+        &[
+            (CreditTokens::Notes, "the notes of its turn"),
+            (CreditTokens::Turn, "all that the turn wrote"),
+        ],
+    )
+    .on_hover_text("The tokens that answer for the memory advantage of a turn");
+    length(ui, settings);
+}
+
+fn estimator(ui: &mut Ui, settings: &mut CreditSettings) {
+    let gamma = match settings.estimator {
+        Estimator::ReinforcePlusPlus(gamma) => gamma,
+        _ => 1.0,
+    };
     choice(
         ui,
         "outcome estimator",
@@ -35,32 +106,47 @@ pub fn form(ui: &mut Ui, settings: &mut CreditSettings) -> bool {
             (Estimator::Rloo, "leave one out"),
             (Estimator::Opo, "OPO: by length"),
             (Estimator::Gpg, "GPG"),
+            (Estimator::ReinforcePlusPlus(gamma), "REINFORCE++"),
             (
                 Estimator::ReinforcePlusPlusBaseline,
                 "REINFORCE++ with baseline",
             ),
             (Estimator::Passk, "pass at k"),
         ],
-    );
-    ui.checkbox(&mut settings.memory, "memory credit");
-    if !settings.memory {
-        return *settings != before;
+    )
+    .on_hover_text("How the advantage of an answer is made from the rewards of its group");
+    if let Estimator::ReinforcePlusPlus(gamma) = &mut settings.estimator {
+        slide(ui, gamma, 0.0..=1.0, "discount over tokens");
     }
-    let mut weight = match settings.weight {
-        Weight::Constant(factor) => factor,
-        Weight::Linear(_) => 1.0,
+}
+
+/// The factor of the memory advantage: the same in every step, or moving with them.
+fn weight(ui: &mut Ui, settings: &mut CreditSettings) {
+    let (now, mut factor, mut schedule) = match settings.weight {
+        Weight::Constant(factor) => (0, factor, LinearSettings::default()),
+        Weight::Linear(schedule) => (1, 1.0, schedule),
     };
-    if ui
-        .add(Slider::new(&mut weight, 0.0..=2.0).text("memory weight"))
-        .changed()
-    {
-        settings.weight = Weight::Constant(weight);
-    }
-    ui.add(Slider::new(&mut settings.discount, 0.0..=1.0).text("discount over turns"));
-    threshold(ui, settings);
+    let names = [
+        "the same in every step",
+        "from one to another over the steps",
+    ];
+    settings.weight = if kind(ui, "memory weight is", now, &names) == 0 {
+        slide(ui, &mut factor, 0.0..=2.0, "memory weight");
+        Weight::Constant(factor)
+    } else {
+        slide(ui, &mut schedule.from, 0.0..=2.0, "weight at first");
+        slide(ui, &mut schedule.to, 0.0..=2.0, "weight at the end");
+        let steps = ui.add(Slider::new(&mut schedule.steps, 1..=500).text("steps until then"));
+        keeps_arrows(ui, &steps);
+        Weight::Linear(schedule)
+    };
+}
+
+/// What a memory reward is made of.
+fn reward(ui: &mut Ui, settings: &mut CreditSettings) {
     choice(
         ui,
-        "compared with",
+        "notes are compared with",
         &mut settings.target,
         &[
             (Target::MinusFull, "the full history"),
@@ -80,22 +166,43 @@ pub fn form(ui: &mut Ui, settings: &mut CreditSettings) -> bool {
     );
     choice(
         ui,
-        "space",
+        "the difference is taken in",
         &mut settings.space,
         &[
             (Space::Prob, "probability"),
             (Space::Log(5.0), "log-prob, clipped at 5"),
         ],
+    )
+    .on_hover_text("Log-probs pay gains on unlikely answers more than probabilities do");
+    choice(
+        ui,
+        "several answers are scored",
+        &mut settings.answers,
+        &[
+            (Answers::JoinedFirstAlias, "as one text"),
+            (Answers::PerAnswer, "each by itself, then the mean"),
+        ],
+    )
+    .on_hover_text(
+        "A question may ask for several things; in one text a lost one pulls the others down",
     );
     choice(
         ui,
-        "answers",
-        &mut settings.answers,
+        "gains need support",
+        &mut settings.support,
         &[
-            (Answers::JoinedFirstAlias, "joined"),
-            (Answers::PerAnswer, "each by itself"),
+            (Support::Off, "no"),
+            (Support::On, "yes: the answer must have been shown"),
         ],
-    );
+    )
+    .on_hover_text("With it, notes that guess the answer earn nothing for it");
+}
+
+fn baseline(ui: &mut Ui, settings: &mut CreditSettings) {
+    let decay = match settings.baseline {
+        Baseline::PositionAverage(decay) => decay,
+        _ => 0.9,
+    };
     choice(
         ui,
         "memory baseline",
@@ -105,39 +212,42 @@ pub fn form(ui: &mut Ui, settings: &mut CreditSettings) -> bool {
             (Baseline::PerRound, "the same round"),
             (Baseline::LeaveOneOut, "the other rollouts"),
             (Baseline::Absorbing, "the same round, 0 after the end"),
+            (
+                Baseline::PositionAverage(decay),
+                "the same round in the steps before",
+            ),
         ],
-    );
-    choice(
-        ui,
-        "memory scale",
-        &mut settings.scale,
-        &[
-            (Scale::Std, "the spread"),
-            (Scale::StdFloor(0.1), "the spread, at least 0.1"),
-            (Scale::Off, "nothing"),
-        ],
-    );
-    choice(
-        ui,
-        "gate",
-        &mut settings.gate,
-        &[
-            (Gate::Off, "always open"),
-            (Gate::Sign, "where the outcome advantage is not negative"),
-            (Gate::Success, "where the answer was right"),
-            (Gate::GroupSpread, "where outcomes differ"),
-        ],
-    );
-    choice(
-        ui,
-        "falls on",
-        &mut settings.tokens,
-        &[
-            (CreditTokens::Notes, "the notes"),
-            (CreditTokens::Turn, "the whole turn"),
-        ],
-    );
-    *settings != before
+    )
+    .on_hover_text("What memory rewards are compared with");
+    if let Baseline::PositionAverage(decay) = &mut settings.baseline {
+        slide(ui, decay, 0.0..=0.99, "decay of the average");
+    }
+}
+
+/// What notes cost by length.
+fn length(ui: &mut Ui, settings: &mut CreditSettings) {
+    let (now, mut price, mut tokens) = match settings.length {
+        Length::Off => (0, PriceSettings::default(), 60.0),
+        Length::Price(price) => (1, price, price.budget),
+        Length::Budget(tokens) => (2, PriceSettings::default(), tokens),
+    };
+    let names = [
+        "nothing",
+        "a fixed price",
+        "what keeps their mean at a budget",
+    ];
+    settings.length = match kind(ui, "length of notes costs", now, &names) {
+        1 => {
+            slide(ui, &mut price.beta, 0.01..=1.0, "price of a full budget");
+            slide(ui, &mut price.budget, 1.0..=500.0, "budget, tokens");
+            Length::Price(price)
+        }
+        2 => {
+            slide(ui, &mut tokens, 1.0..=500.0, "budget, tokens");
+            Length::Budget(tokens)
+        }
+        _ => Length::Off,
+    };
 }
 
 /// The control of the threshold: which answer tokens count, and from which probability on.
@@ -158,7 +268,7 @@ pub fn threshold(ui: &mut Ui, settings: &mut CreditSettings) {
         ],
     );
     if kind > 0 {
-        ui.add(Slider::new(&mut p, 0.0..=0.99).text("threshold"));
+        slide(ui, &mut p, 0.0..=0.99, "threshold");
     }
     settings.threshold = match kind {
         1 => Threshold::Own(p),

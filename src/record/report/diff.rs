@@ -1,4 +1,4 @@
-//! What changed between two notes, word by word.
+//! What changed between two notes: word by word, or fact by fact where they are lists of facts.
 
 use serde::Serialize;
 
@@ -15,19 +15,33 @@ pub(crate) struct Piece {
 
 /// The pieces that turn `old` into `new`, by the longest common run of words.
 pub(crate) fn diff(old: &str, new: &str) -> Vec<Piece> {
-    let (old, new) = (words(old), words(new));
+    compare(&words(old), &words(new))
+}
+
+/// The same in whole parts, `key = value;` or a line each: a part is kept or it is not. Notes without
+/// such parts are compared by words.
+#[cfg(any(feature = "gui", test))]
+pub(crate) fn diff_parts(old: &str, new: &str) -> Vec<Piece> {
+    let lists = |text: &str| text.contains([';', '\n']);
+    if !lists(old) && !lists(new) {
+        return diff(old, new);
+    }
+    compare(&parts(old), &parts(new))
+}
+
+fn compare(old: &[&str], new: &[&str]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     if old.is_empty() || old.len().max(new.len()) > MOST_WORDS {
         let kind = if old.is_empty() { "added" } else { "kept" };
         push(&mut pieces, kind, &new.concat());
         return pieces;
     }
-    let common = common_lengths(&old, &new);
+    let common = common_lengths(old, new);
     let length = |i: usize, j: usize| common.get(i).and_then(|row| row.get(j)).copied();
     let (mut i, mut j) = (0, 0);
     loop {
         match (old.get(i), new.get(j)) {
-            (Some(a), Some(b)) if a.trim() == b.trim() => {
+            (Some(a), Some(b)) if same(a, b) => {
                 push(&mut pieces, "kept", b);
                 i += 1;
                 j += 1;
@@ -55,7 +69,7 @@ fn common_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
         for (j, b) in new.iter().enumerate().rev() {
             let down = below.get(j).copied().unwrap_or(0);
             let across = below.get(j + 1).copied().unwrap_or(0);
-            right = if a.trim() == b.trim() {
+            right = if same(a, b) {
                 across + 1
             } else {
                 down.max(right)
@@ -74,6 +88,21 @@ fn common_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
 /// Words with the white space that follows them.
 fn words(text: &str) -> Vec<&str> {
     text.split_inclusive(char::is_whitespace).collect()
+}
+
+/// Parts with what ends them.
+#[cfg(any(feature = "gui", test))]
+fn parts(text: &str) -> Vec<&str> {
+    text.split_inclusive([';', '\n']).collect()
+}
+
+/// Whether two words or parts say the same: white space, and the mark that ends a part, do not count.
+fn same(a: &str, b: &str) -> bool {
+    bare(a) == bare(b)
+}
+
+fn bare(text: &str) -> &str {
+    text.trim().trim_end_matches(';').trim_end()
 }
 
 fn push(pieces: &mut Vec<Piece>, kind: &'static str, text: &str) {
@@ -106,5 +135,26 @@ mod tests {
         assert_eq!(show("a b", ""), "[-a b]");
         assert_eq!(show("a b c", "a x c d"), "a [-b ][+x ]c [+d]");
         assert_eq!(show("same words", "same words"), "same words");
+    }
+
+    #[test]
+    fn facts_are_kept_or_lost_as_a_whole() {
+        let kinds = |old: &str, new: &str| -> Vec<(&'static str, String)> {
+            let pieces = diff_parts(old, new);
+            pieces.into_iter().map(|p| (p.kind, p.text)).collect()
+        };
+        let old = "capital of Peru = Lima; region of Costa Rica = Limon;";
+        let new = "capital of Peru = Lima; region of Chad = Limon";
+        assert_eq!(
+            kinds(old, new),
+            [
+                ("kept", "capital of Peru = Lima;".to_owned()),
+                ("removed", " region of Costa Rica = Limon;".to_owned()),
+                ("added", " region of Chad = Limon".to_owned()),
+            ]
+        );
+        // The last part may lack its mark, and is the same part.
+        assert_eq!(kinds("a = 1;", "a = 1")[0].0, "kept");
+        assert_eq!(diff_parts("a b c", "a x c"), diff("a b c", "a x c"));
     }
 }

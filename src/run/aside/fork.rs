@@ -42,12 +42,12 @@ pub(super) fn fork(
     let last = turns.last_mut().filter(|last| last.action.is_some());
     let Some(last) = last else {
         return Err(format!(
-            "turn {turn} of trajectory {id} is not finished, or broke the protocol; fork from one that called a tool"
+            "turn {turn} is not finished, or broke the protocol; fork from one that called a tool"
         ));
     };
     if matches!(last.action, Some(Action::Answer(_))) {
         return Err(format!(
-            "turn {turn} of trajectory {id} gave the answer, so nothing comes after it; fork from an earlier turn"
+            "turn {turn} gave the answer, so nothing comes after it; fork from an earlier turn"
         ));
     }
     if let Some(notes) = notes {
@@ -71,7 +71,7 @@ pub(super) fn fork(
     }
     if last.tool.is_none() {
         return Err(format!(
-            "the tool of turn {turn} of trajectory {id} has not answered yet; wait, or give its answer"
+            "the tool of turn {turn} has not answered yet; wait, or give its answer"
         ));
     }
     let fork = TrajectoryId {
