@@ -65,6 +65,12 @@ pub enum Command {
     Fork,
     /// Sliders back to the recorded settings.
     ResetLesson,
+    /// The next group of a lesson.
+    AnotherGroup,
+    /// Keep the settings of a lesson beside what is moved next.
+    KeepBeside,
+    /// Change a lesson's settings and those that were kept.
+    SwapBeside,
     /// Copy the table that is shown.
     CopyTable,
     /// The next run.
@@ -97,7 +103,7 @@ pub enum Command {
 
 impl Command {
     /// Every command, in the order of the help.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 51] = [
         Self::PlayPause,
         Self::StepOnce,
         Self::StopRun,
@@ -131,6 +137,9 @@ impl Command {
         Self::ClearFilter,
         Self::Fork,
         Self::ResetLesson,
+        Self::AnotherGroup,
+        Self::KeepBeside,
+        Self::SwapBeside,
         Self::CopyTable,
         Self::NextRun,
         Self::OpenRun,
@@ -189,6 +198,9 @@ impl Command {
             Self::ClearFilter => ("Clear the filter", "Shows all trajectories again", Some((PLAIN, Key::F))),
             Self::Fork => ("Fork here...", "Goes on from the selected turn with notes or a tool result that you edit; never trained on", Some((PLAIN, Key::K))),
             Self::ResetLesson => ("Reset the sliders", "Back to the settings of the record", Some((PLAIN, Key::R))),
+            Self::AnotherGroup => ("Another group", "Puts the next group of the step on the table of the lesson", Some((PLAIN, Key::M))),
+            Self::KeepBeside => ("Keep this as B", "Keeps the settings of the lesson beside what you move next, or forgets those that were kept", Some((PLAIN, Key::A))),
+            Self::SwapBeside => ("Change A and B", "Changes the settings of the lesson and those that were kept", Some((SHIFT, Key::A))),
             Self::CopyTable => ("Copy the table", "Copies what the panel shows as CSV", Some((PLAIN, Key::C))),
             Self::NextRun => ("Next run", "Shows the next of the open runs", Some((COMMAND, Key::E))),
             Self::OpenRun => ("Open a run...", "Opens a run folder", Some((COMMAND, Key::O))),

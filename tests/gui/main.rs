@@ -11,6 +11,8 @@ mod commands;
 mod lessons;
 mod live;
 mod panels;
+mod pupil;
 mod start;
+mod stations;
 mod support;
 mod survival;

@@ -230,6 +230,7 @@ fn results(ui: &mut Ui, world: &mut World, taken: &Taken, made: &Recomputed) -> 
                     ui.strong(format!("{title}: weights of rollout {}", id.member));
                     Strip {
                         document: &document,
+                        value: crate::gui::Value::Weight,
                         limit,
                         patterns: world.patterns,
                         written_only: true,
