@@ -4,7 +4,7 @@ use eframe::egui::{Grid, Slider, SliderClamping, Ui};
 
 use super::bench::{Bench, probabilities};
 use super::moved::{At, Moved};
-use super::scene::{Exhibit, Scene};
+use super::scene::{Exhibit, Scene, row};
 use super::station::Question;
 use crate::experiment::{CreditSettings, Estimator};
 use crate::gui::GuiError;
@@ -103,7 +103,7 @@ pub fn show(
     moved: &mut Moved,
     scene: &mut Scene,
 ) -> Result<String, GuiError> {
-    ui.horizontal_wrapped(|ui| {
+    row(ui, |ui| {
         for (estimator, name) in [
             (
                 Estimator::Grpo,

@@ -1,11 +1,11 @@
 //! Station 4: credit for inherited notes, and the difference reward.
 
-use eframe::egui::{Grid, Slider, Ui};
+use eframe::egui::{Grid, RadioButton, Slider, Ui};
 
 use super::bench::{Bench, probabilities};
 use super::moved::{At, Moved};
 use super::notes::{against, part_of};
-use super::scene::{Exhibit, Scene};
+use super::scene::{Exhibit, Scene, row};
 use super::station::Question;
 use crate::experiment::{CreditSettings, Space, Support, Target, Threshold};
 use crate::gui::GuiError;
@@ -135,21 +135,27 @@ pub fn show(
     scene: &mut Scene,
 ) -> Result<String, GuiError> {
     let place = moved.at.place;
-    ui.horizontal_wrapped(|ui| {
-        for (target, name) in TARGETS {
-            let settings = CreditSettings {
-                target,
-                ..moved.settings
-            };
-            let known = results(bench, place.group, &settings).is_ok();
-            ui.add_enabled_ui(known, |ui| {
-                ui.radio_value(&mut moved.settings.target, target, name);
-            });
-            if !known {
-                ui.weak("(not scored in this run; credit.first: minus_empty scores empty notes, credit.target: minus_full the full history)");
+    let known = TARGETS.map(|(target, _)| {
+        let settings = CreditSettings {
+            target,
+            ..moved.settings
+        };
+        results(bench, place.group, &settings).is_ok()
+    });
+    row(ui, |ui| {
+        for ((target, name), known) in TARGETS.into_iter().zip(known) {
+            let chosen = moved.settings.target == target;
+            if ui
+                .add_enabled(known, RadioButton::new(chosen, name))
+                .clicked()
+            {
+                moved.settings.target = target;
             }
         }
     });
+    if known.contains(&false) {
+        ui.weak("What is off was not scored in this run: credit.first: minus_empty scores empty notes, credit.target: minus_full the full history.");
+    }
     ui.add(Slider::new(&mut moved.settings.discount, 0.0..=1.0).text("discount over turns"));
     let made = results(bench, place.group, &moved.settings)?;
     let member = bench.member(place)?;

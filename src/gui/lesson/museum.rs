@@ -246,6 +246,8 @@ pub struct Difference {
     pub with_weight: u32,
     /// Those whose weight is another.
     pub changed: u32,
+    /// Those whose weight has another sign.
+    pub turned: u32,
     /// Those that lose their weight.
     pub silenced: u32,
     /// Tokens that get a weight and were not written by the policy.
@@ -263,6 +265,7 @@ impl Difference {
             made.trained += u32::from(on);
             made.with_weight += u32::from(on && was != 0.0);
             made.changed += u32::from(on && was.to_bits() != is.to_bits());
+            made.turned += u32::from(on && was * is < 0.0);
             made.silenced += u32::from(on && was != 0.0 && is == 0.0);
             made.taught += u32::from(trained && !on);
         }
@@ -299,7 +302,7 @@ pub fn show(
     }
     let of = Difference::of(&right, &wrong);
     Ok(format!(
-        "As it was published, {} of the {} tokens that this rollout wrote have another weight than they should, {} of them none; {} are trained on that it never wrote.",
-        of.changed, of.trained, of.silenced, of.taught
+        "As it was published, {} of the {} tokens that this rollout wrote have another weight than they should, {} of them none and {} one of the other sign; {} are trained on that it never wrote.",
+        of.changed, of.trained, of.silenced, of.turned, of.taught
     ))
 }

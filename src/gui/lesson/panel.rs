@@ -160,13 +160,19 @@ impl LessonPanel {
         let room = room.with_min_x(room.left() + 10.0);
         let builder = UiBuilder::new().max_rect(room);
         let ui = &mut ui.new_child(builder);
-        ScrollArea::vertical()
+        // Text is as wide as there is room; a table that is wider can be scrolled to.
+        // The bar of the scroll area floats above its right edge.
+        let width = ui.available_width() - 10.0;
+        ScrollArea::both()
             .id_salt("station")
             .auto_shrink(false)
-            .show(ui, |ui| self.station(ui, world, &colours));
+            .show(ui, |ui| {
+                ui.set_max_width(width);
+                self.station(ui, world, (&colours, width));
+            });
     }
 
-    fn station(&mut self, ui: &mut Ui, world: &mut World, colours: &Colours) {
+    fn station(&mut self, ui: &mut Ui, world: &mut World, (colours, width): (&Colours, f32)) {
         let station = self.station;
         let Some(bench) = bench(&self.opened) else {
             return;
@@ -212,38 +218,32 @@ impl LessonPanel {
             csv: String::new(),
         };
         let said = (station.parts().show)(ui, bench, moved, &mut scene);
-        ui.add_space(6.0);
-        Frame::group(ui.style()).show(ui, |ui| {
-            ui.set_width(ui.available_width());
-            match &said {
-                Ok(text) => ui.label(RichText::new(text).strong()),
-                Err(error) => ui.label(error.to_string()),
-            }
-        });
         self.csv = said.is_ok().then_some(scene.csv);
         let kept = self.kept.get(&station).map(|kept| {
             let mut kept = kept.clone();
             kept.at.place = moved.at.place;
             kept
         });
-        beside(ui, world, kept.is_some());
-        let Ok(mut first) = (station.parts().exhibit)(bench, moved) else {
-            return;
-        };
-        let limit = bench.limit(moved.at.place.group, first.value);
-        let second = kept.and_then(|kept| (station.parts().exhibit)(bench, &kept).ok());
-        let mut shown: Vec<Exhibit> = Vec::new();
-        if let Some(mut second) = second {
-            let less = first.less(&second);
-            first.title = format!("A: {}", first.title);
-            second.title = format!("B: {}", second.title);
-            shown.extend([first, second]);
-            shown.extend(less);
-        } else {
-            shown.push(first);
-        }
-        self.strips
-            .show(ui, &shown, limit, (colours, world.patterns));
+        let exhibit = station.parts().exhibit;
+        let first = exhibit(bench, moved).ok();
+        let second = kept.as_ref().and_then(|kept| exhibit(bench, kept).ok());
+        ui.add_space(6.0);
+        ui.vertical(|ui| {
+            ui.set_max_width(width);
+            Frame::group(ui.style()).show(ui, |ui| {
+                ui.set_width(ui.available_width());
+                match &said {
+                    Ok(text) => ui.label(RichText::new(text).strong()),
+                    Err(error) => ui.label(error.to_string()),
+                }
+            });
+            beside(ui, world, kept.is_some());
+            let Some(first) = first else { return };
+            let limit = bench.limit(moved.at.place.group, first.value);
+            let shown = side_by_side(first, second);
+            let paint = (colours, world.patterns);
+            self.strips.show(ui, &shown, limit, paint);
+        });
     }
 
     fn ladder(&mut self, ui: &mut Ui, world: &mut World) {
@@ -355,4 +355,17 @@ fn beside(ui: &mut Ui, world: &mut World, kept: bool) {
             button(ui, world, command, command.text());
         }
     });
+}
+
+/// One exhibit, or two with their difference.
+fn side_by_side(mut first: Exhibit, second: Option<Exhibit>) -> Vec<Exhibit> {
+    let Some(mut second) = second else {
+        return vec![first];
+    };
+    let less = first.less(&second);
+    first.title = format!("A: {}", first.title);
+    second.title = format!("B: {}", second.title);
+    let mut shown = vec![first, second];
+    shown.extend(less);
+    shown
 }

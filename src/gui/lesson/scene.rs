@@ -1,7 +1,7 @@
 //! The tokens of a station: one rollout, or two settings side by side with their difference, all on one
 //! scale.
 
-use eframe::egui::Ui;
+use eframe::egui::{TextWrapMode, Ui};
 
 use crate::gui::theme::Colours;
 use crate::gui::tokens::{Document, Strip, Value, legend};
@@ -13,6 +13,14 @@ pub struct Scene {
     pub colours: Colours,
     /// The table, as CSV.
     pub csv: String,
+}
+
+/// Controls in a row. One that does not fit goes to the next row as a whole.
+pub fn row(ui: &mut Ui, add: impl FnOnce(&mut Ui)) {
+    ui.horizontal_wrapped(|ui| {
+        ui.style_mut().wrap_mode = Some(TextWrapMode::Extend);
+        add(ui);
+    });
 }
 
 /// Tokens that are shown.

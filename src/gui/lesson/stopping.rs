@@ -4,7 +4,7 @@ use eframe::egui::{Grid, Slider, Ui};
 
 use super::bench::Bench;
 use super::moved::{At, Moved};
-use super::scene::{Exhibit, Scene};
+use super::scene::{Exhibit, Scene, row};
 use super::station::Question;
 use crate::experiment::{Baseline, CreditSettings, Scale};
 use crate::gui::GuiError;
@@ -185,7 +185,7 @@ pub fn show(
 ) -> Result<String, GuiError> {
     let all = rounds(bench, moved.at);
     let number = bench.member(moved.at.place)?.id.member;
-    ui.horizontal_wrapped(|ui| {
+    row(ui, |ui| {
         for (baseline, name) in [
             (Baseline::Pooled, "mean of all rounds"),
             (Baseline::PerRound, "mean of the same round"),
@@ -296,7 +296,7 @@ fn said(
             "It stands alone at its turn now, and is compared with nothing: what a late note is compared with depends on who is still there (verl #7244)".to_owned()
         }
         Baseline::PerRound if after < before => format!(
-            "{after} rollouts reach that turn instead of {before}, and each stands in the mean it is compared with: the fewer are left, the less is left of its own reward. So late notes are pushed less than early ones, and that biases the gradient too (verl #7244)"
+            "{after} rollouts reach that turn instead of {before}, and each stands in the mean that it is compared with: of its own reward 1 - 1/{after} is left, not 1 - 1/{before}. Notes of turns that few reach are pushed less, and that biases the gradient too (verl #7244)"
         ),
         Baseline::Absorbing => format!(
             "The rounds that are gone count as 0 there, and the mean still runs over all {rollouts}: every turn loses the same share of itself, which leaves the direction of the gradient as it is"
