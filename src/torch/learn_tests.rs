@@ -209,7 +209,7 @@ fn micro_batches_of_1_2_and_8_rows_give_the_same_gradient_and_the_same_metrics()
             batch.knobs.micro_tokens = 12 * rows;
             batch.knobs.recompute = recompute;
             let members: Vec<usize> = with_trained(&batch, &(0..8).collect::<Vec<_>>());
-            let count = micro_batches(&batch, &members, Device::Cpu).len();
+            let count = micro_batches(&decoder, &batch, &members).len();
             assert_eq!(count, 7usize.div_ceil(rows as usize));
             gradients(&decoder, &batch)
         };
@@ -227,6 +227,24 @@ fn micro_batches_of_1_2_and_8_rows_give_the_same_gradient_and_the_same_metrics()
             1e-5,
         );
     }
+}
+
+#[test]
+fn ids_after_the_last_trained_one_are_not_computed_and_change_nothing() {
+    let (decoder, mut batch) = (decoder(), batch());
+    let whole = gradients(&decoder, &batch);
+    let members: Vec<usize> = (0..batch.rows.len()).collect();
+    let computed: usize = batch.rows.iter().map(|row| row.ids.len() - 1).sum();
+    for row in &mut batch.rows {
+        row.ids.extend([3; 9]);
+        row.mask.extend([false; 9]);
+        row.old_logprobs.extend([0.0; 9]);
+        row.advantages.extend([0.0; 9]);
+    }
+    batch.knobs.micro_tokens = computed as u32;
+    let one = micro_batches(&decoder, &batch, &members);
+    assert_eq!(one.len(), 1, "the tails count as tokens");
+    assert_same("tails", &whole, &gradients(&decoder, &batch), 1e-6);
 }
 
 /// What the policy says after every id but the last of every row [rows, ids, vocabulary], in one padded
@@ -253,7 +271,7 @@ fn packed_rows_say_what_padded_rows_say_and_what_each_says_alone() {
     let packed = logprobs_now(&decoder, &batch, &members);
     let mut alone = batch.clone();
     alone.knobs.micro_tokens = 1;
-    let count = micro_batches(&alone, &members, Device::Cpu).len();
+    let count = micro_batches(&decoder, &alone, &members).len();
     assert_eq!(count, members.len());
     let alone = logprobs_now(&decoder, &alone, &members);
     let padded = padded_log_softmax(&decoder, &batch);

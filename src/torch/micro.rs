@@ -1,15 +1,16 @@
 //! The rows of an update as tensors: micro-batches, their trained tokens, and what has to be known
 //! before the first mini-batch.
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::engine::{LearnBatch, LearnKnobs, LearnRow, Mismatch};
+use crate::trajectory::TokenId;
 
 use super::batch::{heat, packs, token_budget};
 use super::decoder::Decoder;
 use super::loss::{Aggregation, Bounds, Denominators, PolicyForm, PolicyTerms, Tokens, importance};
 use super::precision::cast;
-use super::recompute::{Kept, Packed, head, logprobs, recomputes};
+use super::recompute::{Kept, Packed, head, kept_bytes, logprobs, recomputes};
 use super::score::host;
 
 /// Trained tokens of a row.
@@ -29,19 +30,41 @@ pub(super) fn only_trained<T: Copy>(mask: &[bool], list: &[T]) -> Vec<T> {
     pairs.filter(|(on, _)| **on).map(|(_, x)| *x).collect()
 }
 
+/// Activations that autograd may keep of a micro-batch whose size nobody has set, on the processor.
+const USUAL_BYTES: i64 = 1 << 30;
+
+/// Tokens of a micro-batch whose size nobody has set. On the processor a small model wants more tokens at
+/// once than a large one: its operators are so short that threads wait for each other (8,192 tokens take
+/// 0.75 of the time of 2,048 on two threads, docs/performance.md), and its activations are small.
+fn usual_tokens(decoder: &Decoder) -> usize {
+    let budget = token_budget(decoder.device);
+    if decoder.device != Device::Cpu {
+        return budget;
+    }
+    let fit = USUAL_BYTES / kept_bytes(decoder, Kind::Float).max(1);
+    (fit as usize).clamp(budget, 4 * budget)
+}
+
+/// The ids of a row that are computed: those before its last trained one, since nobody asks what the
+/// model says after the others.
+fn inputs(row: &LearnRow) -> &[TokenId] {
+    let last = row.mask.iter().rposition(|trained| *trained).unwrap_or(0);
+    row.ids.get(..last).unwrap_or_default()
+}
+
 /// Row numbers of what is computed at once: rows of like length together (equal lengths keep their
 /// order), at most `knobs.micro_tokens` tokens, without padding. Every micro-batch has at least one row.
 pub(super) fn micro_batches(
+    decoder: &Decoder,
     batch: &LearnBatch,
     members: &[usize],
-    device: Device,
 ) -> Vec<Vec<usize>> {
-    let inputs = |row: usize| batch.rows[row].ids.len() - 1;
+    let length = |row: usize| inputs(&batch.rows[row]).len();
     let mut order = members.to_vec();
-    order.sort_by_key(|&row| inputs(row));
-    let lengths: Vec<usize> = order.iter().map(|&row| inputs(row)).collect();
+    order.sort_by_key(|&row| length(row));
+    let lengths: Vec<usize> = order.iter().map(|&row| length(row)).collect();
     let budget = match batch.knobs.micro_tokens {
-        0 => token_budget(device),
+        0 => usual_tokens(decoder),
         tokens => tokens as usize,
     };
     packs(&lengths, budget)
@@ -73,7 +96,7 @@ impl Trained {
                 all.old.push(row.old_logprobs[at]);
                 all.advantages.push(row.advantages[at]);
             }
-            first += row.ids.len() as i64 - 1;
+            first += inputs(row).len() as i64;
         }
         all
     }
@@ -107,7 +130,7 @@ impl Micro {
         let rows: Vec<&LearnRow> = numbers.iter().map(|&number| &batch.rows[number]).collect();
         let (mut ids, mut positions, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
         for row in &rows {
-            let inputs = &row.ids[..row.ids.len() - 1];
+            let inputs = inputs(row);
             ids.extend(inputs.iter().map(|&id| i64::from(id)));
             positions.extend(0..inputs.len() as i64);
             lengths.push(inputs.len() as i64);
@@ -262,7 +285,7 @@ pub(super) fn logprobs_now(
     let mut logprobs: Vec<Vec<f32>> = batch.rows.iter().map(|r| vec![0.0; r.ids.len()]).collect();
     let cast = tch::no_grad(|| cast(decoder, batch.knobs.precision));
     let decoder = cast.as_ref().unwrap_or(decoder);
-    for numbers in micro_batches(batch, members, decoder.device) {
+    for numbers in micro_batches(decoder, batch, members) {
         let micro = Micro::new(batch, numbers, decoder.device);
         let new = host(&micro.logprobs(decoder, &batch.knobs));
         fill_in(&mut logprobs, batch, &micro.numbers, &new);

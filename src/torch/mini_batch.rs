@@ -50,7 +50,7 @@ pub(super) fn backward(
     // Loss, clipped, clipped_lower, kl, entropy, KL to the reference.
     let mut sums = Tensor::zeros([6], (Kind::Double, device));
     let mut ratio_gap = Tensor::zeros([1], (Kind::Float, device)).squeeze();
-    for numbers in micro_batches(batch, &members, device) {
+    for numbers in micro_batches(decoder, batch, &members) {
         let micro = Micro::new(batch, numbers, device);
         let on_device = |list: &[f32]| Tensor::from_slice(list).to_device(device);
         let of_tokens = |rows: &[Vec<f32>]| on_device(&micro.of_tokens(batch, rows));

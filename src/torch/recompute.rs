@@ -16,9 +16,16 @@ const LOGITS: i64 = 1 << 24;
 /// Numbers that an operator can write and the next one still find in a cache.
 const CACHED: i64 = 1 << 19;
 
-/// Whether a pass over so many tokens, so many of them trained, computes its blocks twice. The estimate is
-/// of what autograd keeps: about 16 hidden widths and 4 feed-forward widths a token and block, and 3
-/// vocabularies a trained token.
+/// Bytes that autograd keeps of one token in all blocks, estimated: 16 hidden widths and 4 feed-forward
+/// widths in each.
+pub(super) fn kept_bytes(decoder: &Decoder, kind: Kind) -> i64 {
+    let s = &decoder.shape.settings;
+    let block = 16 * s.hidden_size + 4 * s.intermediate_size;
+    s.num_hidden_layers * block * kind.elt_size_in_bytes() as i64
+}
+
+/// Whether a pass over so many tokens, so many of them trained, computes its blocks twice. What autograd
+/// keeps is estimated: that of the blocks, and 3 vocabularies a trained token.
 pub(super) fn recomputes(
     setting: Recompute,
     decoder: &Decoder,
@@ -26,14 +33,12 @@ pub(super) fn recomputes(
     trained: i64,
     kind: Kind,
 ) -> bool {
-    let s = &decoder.shape.settings;
-    let block = 16 * s.hidden_size + 4 * s.intermediate_size;
-    let numbers = tokens * s.num_hidden_layers * block * kind.elt_size_in_bytes() as i64
-        + trained * 3 * s.vocab_size * 4;
+    let logits = 3 * decoder.shape.settings.vocab_size * 4;
+    let bytes = tokens * kept_bytes(decoder, kind) + trained * logits;
     match setting {
         Recompute::Always => true,
         Recompute::Never => false,
-        Recompute::Auto => numbers > KEPT_BYTES,
+        Recompute::Auto => bytes > KEPT_BYTES,
     }
 }
 

@@ -344,7 +344,7 @@ settings! {
             where at_least(0.0) or "the policy would be paid to lose its spread";
         /// Weights between the engine that sampled and the learner.
         importance: Importance = Importance::Off;
-        /// Most tokens computed at once, of rows packed one after the other (a longer row is computed alone); 0: 2048 on the processor, 32768 on CUDA. Changes no result beyond rounding.
+        /// Most tokens computed at once, of rows packed one after the other (a longer row is computed alone); 0: on the processor as many as keep 1 GiB of activations, 2048 to 8192; 32768 on CUDA. Changes no result beyond rounding.
         micro_tokens: u32 = 0, unit "tokens";
         /// Mini-batches in a row whose loss or gradient is not finite before the run stops. Each is skipped: weights and optimizer stay as they are.
         max_skipped: u32 = 3, unit "batches",
