@@ -3,116 +3,11 @@
 
 use eframe::egui::{Key, Role};
 use egui_kittest::Harness;
-use palimpsest::credit::memory::MemoryCreditState;
 use palimpsest::experiment::{Baseline, CreditSettings};
-use palimpsest::gui::{
-    LessonRecord, Member, MemberResult, Run, Scope, StepInputs, Window, inputs, lesson_names,
-    recompute, recorded_settings,
-};
-use palimpsest::trajectory::Purpose;
+use palimpsest::gui::{Window, lesson_names};
 
-use crate::pupil::{PIECES, answer, asks, between, label, lesson, numbers, read};
+use crate::pupil::{PIECES, Step, answer, asks, between, everywhere, label, lesson, numbers, read};
 use crate::support::{all_text, click, labels, press, scripted, window_of};
-
-/// A lesson's step, to be worked out beside the window.
-struct Step {
-    inputs: StepInputs,
-    recorded: CreditSettings,
-    gold: Vec<String>,
-}
-
-impl Step {
-    fn of(run: &mut Run) -> Self {
-        let recorded = recorded_settings(run).unwrap();
-        let steps = run.steps();
-        let (_, step) = steps
-            .into_iter()
-            .rfind(|(of, _)| *of == Purpose::Train)
-            .unwrap();
-        let inputs = inputs(run, step).unwrap();
-        let gold = |group: &Vec<Member>| {
-            let question = run.view.question_of(group[0].id).unwrap();
-            question.gold.trim().to_owned()
-        };
-        let gold = inputs.groups.iter().map(gold).collect();
-        Self {
-            inputs,
-            recorded,
-            gold,
-        }
-    }
-
-    fn named(name: &str) -> Self {
-        Self::of(&mut LessonRecord::named(name).unwrap().open().unwrap())
-    }
-
-    fn under(&self, settings: CreditSettings, group: usize) -> Vec<MemberResult> {
-        self.changed(settings, group, |_| {})
-    }
-
-    fn changed(
-        &self,
-        settings: CreditSettings,
-        group: usize,
-        change: impl FnOnce(&mut Vec<Member>),
-    ) -> Vec<MemberResult> {
-        let mut inputs = self.inputs.clone();
-        change(&mut inputs.groups[group]);
-        let scope = Scope {
-            recorded: &self.recorded,
-            state: &MemoryCreditState::default(),
-        };
-        recompute(&inputs, &settings, &scope)
-            .unwrap()
-            .groups
-            .swap_remove(group)
-    }
-
-    /// The group that the window shows.
-    fn shown(&self, harness: &Harness<'_, Window>) -> usize {
-        let read = read(harness);
-        self.gold
-            .iter()
-            .position(|gold| read.contains(gold))
-            .unwrap()
-    }
-}
-
-/// Goes through every group and every rollout of a station that asks, answers, and checks.
-fn everywhere(
-    name: &str,
-    station: &str,
-    mut check: impl FnMut(&Step, usize, usize, &str, &str),
-) -> usize {
-    let step = Step::named(name);
-    let mut harness = lesson(name);
-    click(&mut harness, station);
-    assert!(asks(&harness), "{name} {station} starts with a question");
-    let mut asked = 0;
-    for _ in 0..step.inputs.groups.len() {
-        let group = step.shown(&harness);
-        for (at, member) in step.inputs.groups[group].iter().enumerate() {
-            click(&mut harness, &format!("#{} ", member.id.member));
-            if !asks(&harness) {
-                continue;
-            }
-            let question = {
-                let read = read(&harness);
-                let from = read
-                    .iter()
-                    .position(|text| text == "Predict first")
-                    .unwrap();
-                read[from + 1].clone()
-            };
-            let verdict = answer(&mut harness);
-            asked += 1;
-            let text = format!("{question}\n{verdict}\n{}", all_text(&harness));
-            check(&step, group, at, &verdict, &text);
-        }
-        press(&mut harness, Key::M);
-    }
-    asked
-}
 
 #[test]
 fn under_grpo_every_token_of_a_rollout_has_the_number_that_is_said() {
