@@ -81,6 +81,12 @@ pub enum Command {
     Fork,
     /// Sliders back to the recorded settings.
     ResetLesson,
+    /// The next group of a lesson.
+    AnotherGroup,
+    /// Keep the settings of a lesson beside what is moved next.
+    KeepBeside,
+    /// Change a lesson's settings and those that were kept.
+    SwapBeside,
     /// Copy the table that is shown.
     CopyTable,
     /// The next run.
@@ -113,7 +119,7 @@ pub enum Command {
 
 impl Command {
     /// Every command, in the order of the help.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 59] = [
         Self::PlayPause,
         Self::StepOnce,
         Self::StopRun,
@@ -155,6 +161,9 @@ impl Command {
         Self::ToggleLog,
         Self::Fork,
         Self::ResetLesson,
+        Self::AnotherGroup,
+        Self::KeepBeside,
+        Self::SwapBeside,
         Self::CopyTable,
         Self::NextRun,
         Self::OpenRun,
@@ -217,10 +226,13 @@ impl Command {
             Self::ToggleDetails => ("Details", "Opens or closes the numbers of what is selected", Some((PLAIN, Key::I))),
             Self::NextTrouble => ("Next trouble", "Goes to the next thing that went wrong in this run", Some((PLAIN, Key::X))),
             Self::WithoutNotes => ("What if these notes were empty?", "The engine scores the answer after the selected turn's notes, and after none", Some((PLAIN, Key::E))),
-            Self::ToggleBands => ("Bands over seeds", "Runs of one name become one line: mean, lowest and highest", Some((PLAIN, Key::A))),
+            Self::ToggleBands => ("Bands over seeds", "Runs of one name become one line: mean, lowest and highest", Some((SHIFT, Key::B))),
             Self::ToggleLog => ("Powers of ten", "Changes the vertical axes of the curves", Some((PLAIN, Key::P))),
             Self::Fork => ("Fork here...", "Goes on from the selected turn with notes or a tool result that you edit; never trained on", Some((PLAIN, Key::K))),
             Self::ResetLesson => ("Reset the sliders", "Back to the settings of the record", Some((PLAIN, Key::R))),
+            Self::AnotherGroup => ("Another group", "Puts the next group of the step on the table of the lesson", Some((PLAIN, Key::M))),
+            Self::KeepBeside => ("Keep this as B", "Keeps the settings of the lesson beside what you move next, or forgets those that were kept", Some((PLAIN, Key::A))),
+            Self::SwapBeside => ("Change A and B", "Changes the settings of the lesson and those that were kept", Some((SHIFT, Key::A))),
             Self::CopyTable => ("Copy the table", "Copies what the panel shows as CSV", Some((PLAIN, Key::C))),
             Self::NextRun => ("Next run", "Shows the next of the open runs", Some((COMMAND, Key::E))),
             Self::OpenRun => ("Open a run...", "Opens a run folder", Some((COMMAND, Key::O))),

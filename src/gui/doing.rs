@@ -108,6 +108,18 @@ impl Window {
                 self.panels.lesson.reset();
                 self.panels.whatif.reset();
             }
+            Command::AnotherGroup | Command::KeepBeside | Command::SwapBeside
+                if world.tab != Tab::Lesson =>
+            {
+                world.say("That is for the Lesson panel");
+            }
+            Command::AnotherGroup => self.panels.lesson.next_group(),
+            Command::SwapBeside => self.panels.lesson.swap(),
+            Command::KeepBeside => {
+                if let Err(why) = self.panels.lesson.keep() {
+                    world.say(why);
+                }
+            }
             Command::PreviousStep
             | Command::NextStep
             | Command::PreviousTurn

@@ -32,6 +32,16 @@ pub enum GuiError {
         /// The names there are.
         known: String,
     },
+    /// A folder that was to be a lesson is no run folder.
+    #[error(
+        "{path:?} is no run folder: events.jsonl is missing in it; name a run folder, or one of the lessons {known}"
+    )]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// The names of the lessons.
+        known: String,
+    },
     /// A picture or table could not be written.
     #[error("cannot write {path:?}: {why}")]
     Write {

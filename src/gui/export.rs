@@ -19,7 +19,7 @@ pub fn table(panels: &mut Panels, world: &mut World) -> Result<(&'static str, St
         Tab::Tokens => Ok(("tokens", tokens(world)?)),
         Tab::Memory => Ok(("memory", memory(world)?)),
         Tab::Curves => Ok(("curves", panels.curves.table(world))),
-        Tab::Lesson => Ok(("lesson", panels.lesson.table())),
+        Tab::Lesson => Ok(("lesson", panels.lesson.table()?)),
         Tab::WhatIf => Ok(("what-if", panels.whatif.table())),
     }
 }

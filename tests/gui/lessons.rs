@@ -1,14 +1,20 @@
 //! Lessons and what-if: the numbers are the learner's.
 
-use eframe::egui::Key;
+use eframe::egui::{Key, Modifiers, Role};
+use egui_kittest::Harness;
+use egui_kittest::kittest::NodeT as _;
 use palimpsest::credit::memory::MemoryCreditState;
-use palimpsest::experiment::{Baseline, CreditSettings, Estimator, Threshold};
+use palimpsest::experiment::{Baseline, CreditSettings, Estimator, RolloutContext, Threshold};
 use palimpsest::gui::{
-    LessonRecord, Run, Scope, Tab, inputs, lesson_names, recompute, recorded_settings, state_before,
+    LessonRecord, Run, Scope, Tab, Window, inputs, lesson_names, recompute, recorded_settings,
+    state_before,
 };
 use palimpsest::trajectory::Purpose;
 
-use crate::support::{all_text, click, press, scripted, show, window};
+use crate::pupil::{PIECES, STATIONS, answer, asks, between, label, lesson, numbers};
+use crate::support::{
+    all_text, click, labels, press, press_with, sample, scripted, show, window, window_of,
+};
 
 /// Works every training step of a run out again and compares every weight, bit for bit.
 fn reproduces(run: &mut Run) -> usize {
@@ -97,7 +103,7 @@ fn any_run_reproduces_its_weights_under_every_estimator_and_context() {
         let path = scripted(folder.path(), |experiment| {
             experiment.credit = credit;
             if number % 2 == 1 {
-                experiment.rollout.context = palimpsest::experiment::RolloutContext::Deployed;
+                experiment.rollout.context = RolloutContext::Deployed;
             }
         });
         let compared = reproduces(&mut loaded(&path));
@@ -145,37 +151,6 @@ fn a_group_that_was_not_kept_whole_is_refused() {
 }
 
 #[test]
-fn every_station_asks_first_and_then_shows_its_numbers() {
-    let mut harness = window(&[]);
-    show(&mut harness, Tab::Lesson);
-    for (title, option, after) in [
-        (
-            "1 One",
-            "none: all get the same",
-            "advantage of every token",
-        ),
-        ("2 Two", "those of turn", "each token gets"),
-        ("3 The", "some rewards", "answer tokens given the notes"),
-        ("4 Credit", "the difference,", "pay P(answer | notes)"),
-        ("5 The", "yes", "drift"),
-        ("6 Bug", "most of them", "as it was published"),
-    ] {
-        click(&mut harness, title);
-        let text = all_text(&harness);
-        assert!(text.contains("Predict first"), "{title}: {text}");
-        assert!(!text.contains(after), "{title} shows {after:?} too early");
-        click(&mut harness, option);
-        let text = all_text(&harness);
-        assert!(text.contains(after), "{title}: {text}");
-        assert!(
-            text.contains("As you said.") || text.contains("Not so."),
-            "{title}"
-        );
-        assert!(!text.contains("cannot be worked out"), "{title}: {text}");
-    }
-}
-
-#[test]
 fn equal_rewards_give_no_signal_and_the_reset_brings_it_back() {
     let mut harness = window(&[]);
     show(&mut harness, Tab::Lesson);
@@ -207,4 +182,214 @@ fn a_finished_run_opens_as_a_lesson() {
 fn a_wrong_name_of_a_lesson_is_answered_with_the_right_ones() {
     let refused = LessonRecord::named("nonsense").err().unwrap().to_string();
     assert!(refused.contains("two-notes"), "{refused}");
+}
+
+#[test]
+fn a_guess_holds_for_what_it_was_made_of_and_nothing_else() {
+    let mut harness = lesson("two-notes");
+    for station in STATIONS {
+        click(&mut harness, station);
+        assert!(asks(&harness), "{station}");
+        let first = label(&harness, "#");
+        answer(&mut harness);
+        press(&mut harness, Key::M);
+        asks(&harness);
+        press(&mut harness, Key::M);
+        asks(&harness);
+        press(&mut harness, Key::M);
+        // The third group is the first again, and perhaps another rollout of it.
+        let again = all_text(&harness);
+        assert!(
+            again.contains("As you said.") || again.contains("Not so."),
+            "{station} {first}"
+        );
+    }
+    click(&mut harness, "6 Bug");
+    for piece in &PIECES[1..] {
+        click(&mut harness, piece);
+        assert!(asks(&harness), "{piece}");
+    }
+}
+
+#[test]
+fn what_is_moved_in_one_station_changes_nothing_in_another() {
+    let folder = tempfile::tempdir().unwrap();
+    // As in quickstart: the first notes are not scored.
+    let run = scripted(folder.path(), |experiment| {
+        experiment.credit = CreditSettings::mempo_prob();
+    });
+    let mut harness = window_of([1500.0, 3000.0], &[&run]);
+    press(&mut harness, Key::Num5);
+    assert!(
+        all_text(&harness).contains("Lesson on scripted"),
+        "{}",
+        all_text(&harness)
+    );
+    click(&mut harness, "2 Two");
+    if asks(&harness) {
+        answer(&mut harness);
+    }
+    let before = all_text(&harness);
+    click(&mut harness, "4 Credit");
+    assert!(asks(&harness), "{}", all_text(&harness));
+    answer(&mut harness);
+    for choice in [
+        "pay the difference to the notes before",
+        "pay the difference to the full",
+    ] {
+        click(&mut harness, choice);
+        let text = all_text(&harness);
+        assert!(!text.contains("cannot be worked out"), "{text}");
+        assert!(text.contains("The rewards add up to"), "{text}");
+    }
+    // What nobody scored is not offered, and the station names the setting.
+    assert!(all_text(&harness).contains("credit.first: minus_empty scores empty notes"));
+    click(&mut harness, "2 Two");
+    assert_eq!(
+        all_text(&harness).contains("each token gets"),
+        before.contains("each token gets")
+    );
+}
+
+#[test]
+fn any_run_has_a_question_or_a_reason_in_every_station() {
+    let settings = [
+        (CreditSettings::grpo(), RolloutContext::Full),
+        (CreditSettings::mempo(), RolloutContext::Deployed),
+        (CreditSettings::himpo(), RolloutContext::Full),
+        (CreditSettings::per_answer(), RolloutContext::Full),
+        (
+            CreditSettings {
+                estimator: Estimator::ReinforcePlusPlus(1.0),
+                ..CreditSettings::mempo_prob()
+            },
+            RolloutContext::Full,
+        ),
+    ];
+    for (number, (credit, context)) in settings.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = scripted(folder.path(), |experiment| {
+            experiment.credit = credit;
+            experiment.rollout.context = context;
+        });
+        let mut harness = window_of([1500.0, 3000.0], &[&run]);
+        press(&mut harness, Key::Num5);
+        for station in STATIONS {
+            click(&mut harness, station);
+            if asks(&harness) {
+                answer(&mut harness);
+                let text = all_text(&harness);
+                assert!(!text.contains("NaN"), "{number} {station}: {text}");
+                assert!(
+                    !text.contains("cannot be worked out"),
+                    "{number} {station}: {text}"
+                );
+            } else {
+                assert!(station != "1 One", "{number}: {}", all_text(&harness));
+            }
+        }
+        if credit.threshold == Threshold::Off && !credit.memory {
+            click(&mut harness, "2 Two");
+            assert!(all_text(&harness).contains("scored no notes"));
+        }
+    }
+}
+
+#[test]
+fn colours_keep_their_scale_and_two_settings_stand_side_by_side() {
+    let mut harness = lesson("two-notes");
+    answer(&mut harness);
+    let scale = label(&harness, "Scale from");
+    assert!(!scale.is_empty());
+    press(&mut harness, Key::A);
+    click(&mut harness, "Make all rewards equal");
+    assert_eq!(label(&harness, "Scale from"), scale);
+    let text = all_text(&harness);
+    for title in ["A: One rollout", "B: One rollout", "A less B"] {
+        assert!(text.contains(title), "{title}: {text}");
+    }
+    let strongest = |harness: &Harness<'_, Window>| -> Vec<f64> {
+        let lines = labels(harness, Role::ListItem);
+        let of = lines.iter().filter(|line| line.contains("mean weight"));
+        of.map(|line| numbers(between(line, "mean weight ", ","))[0])
+            .collect()
+    };
+    let values = strongest(&harness);
+    let third = values.len() / 3;
+    for line in 0..third {
+        let (a, b, less) = (values[line], values[third + line], values[2 * third + line]);
+        assert!((a - b - less).abs() < 0.011, "{a} {b} {less}");
+    }
+    assert!(values[third..].iter().any(|value| value.abs() > 0.1));
+    press_with(&mut harness, Modifiers::SHIFT, Key::A);
+    assert_eq!(strongest(&harness)[..third], values[third..2 * third]);
+    press(&mut harness, Key::A);
+    assert!(!all_text(&harness).contains("A less B"));
+    // The pointer over a token shows its numbers.
+    let line = harness
+        .root()
+        .children_recursive()
+        .find(|node| {
+            node.accesskit_node()
+                .label()
+                .is_some_and(|of| of.contains("mean weight"))
+        })
+        .map(|node| node.rect())
+        .unwrap();
+    let at = eframe::egui::pos2(line.left() + 116.0, line.center().y);
+    harness.event(eframe::egui::Event::PointerMoved(at));
+    harness.run_steps(3);
+    let text = all_text(&harness);
+    assert!(
+        text.contains("= outcome ") && text.contains(", push "),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_an_answer_nothing_is_saved_or_copied_and_the_panel_says_so() {
+    let mut harness = lesson("late");
+    press_with(&mut harness, Modifiers::COMMAND, Key::S);
+    let text = all_text(&harness);
+    assert!(
+        text.contains("answer the question of the station first"),
+        "{text}"
+    );
+    assert!(!text.contains("Saved"), "{text}");
+    press(&mut harness, Key::A);
+    assert!(!all_text(&harness).contains("Forget B"));
+}
+
+#[test]
+fn the_lesson_is_on_the_run_that_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = sample(folder.path(), 2);
+    let mut harness = window(&[&run]);
+    press(&mut harness, Key::Num5);
+    let text = all_text(&harness);
+    assert!(text.contains("Lesson on "), "{text}");
+    // A lesson that was asked for by its name stays.
+    harness.state_mut().world.lesson = Some("late".into());
+    harness.run_steps(3);
+    assert!(!all_text(&harness).contains("Lesson on "));
+}
+
+#[test]
+fn a_run_of_a_newer_schema_says_so_in_the_lesson_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = r#"{"seq":0,"kind":"run_started","schema":9,"name":"a","seed":0,"version":"7.0.0","experiment":"x"}"#;
+    std::fs::write(folder.path().join("events.jsonl"), format!("{line}\n")).unwrap();
+    let mut harness = window(&[folder.path()]);
+    press(&mut harness, Key::Num5);
+    let text = all_text(&harness);
+    assert!(text.contains("palimpsest 7.0.0 or later"), "{text}");
+    assert!(!text.contains("training rollouts"), "{text}");
+}
+
+#[test]
+fn a_folder_without_a_record_is_answered_with_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().to_str().unwrap();
+    let refused = LessonRecord::named(name).err().unwrap().to_string();
+    assert!(refused.contains("events.jsonl is missing"), "{refused}");
 }

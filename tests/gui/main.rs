@@ -16,6 +16,8 @@ mod live;
 mod measures;
 mod narrow;
 mod panels;
+mod pupil;
 mod start;
+mod stations;
 mod support;
 mod survival;

@@ -1,17 +1,21 @@
-//! What lies on the table of a lesson: a step of a record, one of its groups, and settings to move.
+//! What lies on the table of a lesson: a step of a record, which is only read, and the credit of one of
+//! its groups under whatever a station asks for.
 
-use std::sync::Arc;
+use std::cell::RefCell;
 
-use crate::credit::memory::MemoryCreditState;
-use crate::experiment::{CreditSettings, Estimator};
+use super::moved::Place;
+use crate::credit::memory::{MemoryCreditState, probability};
+use crate::experiment::{CreditSettings, CreditTokens, Estimator, Threshold};
 use crate::gui::GuiError;
 use crate::gui::run::Run;
-use crate::gui::tokens::Document;
+use crate::gui::tokens::{Document, Value, token_limit};
 use crate::gui::whatif::{
-    Member, MemberResult, Recomputed, Scope, StepInputs, document_of, inputs, recompute,
-    recorded_settings, state_before,
+    Member, MemberResult, Scope, StepInputs, document_of, inputs, recompute, recorded_settings,
+    state_before,
 };
-use crate::trajectory::TrajectoryId;
+
+/// Weights smaller than this are not blown up to full colour.
+const LEAST_LIMIT: f32 = 0.25;
 
 /// See the module.
 pub struct Bench {
@@ -19,17 +23,13 @@ pub struct Bench {
     pub inputs: StepInputs,
     /// The settings of the run.
     pub recorded: CreditSettings,
-    /// The settings as they were moved.
-    pub settings: CreditSettings,
-    /// Place of the group on the table among the groups of the step.
-    pub group: usize,
-    /// Place of the rollout that is looked at inside the group.
-    pub member: usize,
-    /// Rewards as they were dragged, by member; those of the record if none.
-    pub rewards: Vec<f64>,
-    /// The question of every group.
+    /// The question of every group, and its right answer.
     pub questions: Vec<(String, String)>,
+    /// Ratios outside 1 - low and 1 + high are clipped: what the settings of the run say.
+    pub clip: (f32, f32),
     state: MemoryCreditState,
+    /// The ends of the scales of a group, by value.
+    limits: RefCell<Vec<((usize, Value), f32)>>,
 }
 
 impl Bench {
@@ -50,150 +50,168 @@ impl Bench {
             (question.text, question.gold)
         };
         let questions = inputs.groups.iter().map(question).collect();
-        let mut bench = Self {
-            group: telling(&inputs),
-            member: 0,
-            rewards: Vec::new(),
-            settings: recorded,
-            recorded,
+        let clip = run
+            .experiment
+            .as_ref()
+            .map_or((0.2, 0.2), |of| (of.learner.clip_low, of.learner.clip_high));
+        Ok(Self {
             inputs,
+            recorded,
             questions,
+            clip,
             state,
-        };
-        bench.choose(bench.group);
-        Ok(bench)
+            limits: RefCell::default(),
+        })
     }
 
-    /// Puts another group on the table, with the rollout whose notes differ most in front.
-    pub fn choose(&mut self, group: usize) {
-        self.group = group.min(self.inputs.groups.len().saturating_sub(1));
-        let spread = |member: &Member| {
-            let values = || member.memory.iter().map(|round| round.advantage);
-            values().fold(f32::NEG_INFINITY, f32::max) - values().fold(f32::INFINITY, f32::min)
-        };
-        let members = self.members();
-        let best = (0..members.len()).max_by(|a, b| {
-            let of = |at: &usize| members.get(*at).map_or(0.0, spread);
-            of(a).total_cmp(&of(b))
-        });
-        self.member = best.unwrap_or(0);
-        self.rewards = self
-            .members()
-            .iter()
-            .map(|member| member.rewards.outcome)
-            .collect();
-    }
-
-    /// Settings and rewards as recorded.
-    pub fn reset(&mut self) {
-        self.settings = self.recorded;
-        self.rewards = self
-            .members()
-            .iter()
-            .map(|member| member.rewards.outcome)
-            .collect();
-    }
-
-    /// The rollouts of the group on the table.
+    /// The rollouts of a group.
     #[must_use]
-    pub fn members(&self) -> &[Member] {
-        self.inputs
-            .groups
-            .get(self.group)
-            .map(Vec::as_slice)
-            .unwrap_or_default()
+    pub fn members(&self, group: usize) -> &[Member] {
+        let found = self.inputs.groups.get(group);
+        found.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The rollout that is looked at.
+    /// A rollout.
+    ///
+    /// # Errors
+    /// There is none in this place.
+    pub fn member(&self, place: Place) -> Result<&Member, GuiError> {
+        let found = self.members(place.group).get(place.member);
+        found.ok_or_else(|| GuiError::NotRecorded("the step has no rollouts".into()))
+    }
+
+    /// The outcome rewards of a group, as recorded.
     #[must_use]
-    pub fn shown(&self) -> Option<&Member> {
-        self.members().get(self.member)
+    pub fn rewards(&self, group: usize) -> Vec<f64> {
+        let members = self.members(group).iter();
+        members.map(|member| member.rewards.outcome).collect()
     }
 
-    /// The name of the rollout that is looked at.
-    #[must_use]
-    pub fn id(&self) -> TrajectoryId {
-        self.shown().map(|member| member.id).unwrap_or_default()
-    }
-
-    /// The step under settings, with the dragged rewards.
+    /// A group under settings.
     ///
     /// # Errors
     /// As [`recompute`].
-    pub fn under(&self, settings: &CreditSettings) -> Result<Recomputed, GuiError> {
-        self.changed(settings, |_| {})
+    pub fn under(
+        &self,
+        group: usize,
+        settings: &CreditSettings,
+    ) -> Result<Vec<MemberResult>, GuiError> {
+        self.changed(group, settings, |_| {})
     }
 
-    /// The step under settings, with the group on the table changed first.
+    /// A group under settings, changed first.
     ///
     /// # Errors
     /// As [`recompute`].
     pub fn changed(
         &self,
+        group: usize,
         settings: &CreditSettings,
         change: impl FnOnce(&mut Vec<Member>),
-    ) -> Result<Recomputed, GuiError> {
-        let mut group = self.members().to_vec();
-        for (member, reward) in group.iter_mut().zip(&self.rewards) {
-            member.rewards.outcome = *reward;
-        }
-        change(&mut group);
+    ) -> Result<Vec<MemberResult>, GuiError> {
+        let mut members = self.members(group).to_vec();
+        change(&mut members);
         let scope = Scope {
             recorded: &self.recorded,
             state: &self.state,
         };
         let mut step = self.inputs.empty();
+        let mut at = 0;
         if compares_groups(settings.estimator) {
             step.groups.clone_from(&self.inputs.groups);
-            if let Some(place) = step.groups.get_mut(self.group) {
-                *place = group;
+            at = group;
+            if let Some(place) = step.groups.get_mut(at) {
+                *place = members;
             }
-            return recompute(&step, settings, &scope);
+        } else {
+            // Nothing compares across groups, so the others need not be worked out.
+            step.groups.push(members);
         }
-        // Nothing compares across groups, so the others need not be worked out.
-        step.groups.push(group);
-        let mut alone = recompute(&step, settings, &scope)?;
-        let mut groups = vec![Vec::new(); self.inputs.groups.len()];
-        if let (Some(place), Some(made)) = (groups.get_mut(self.group), alone.groups.pop()) {
-            *place = made;
+        let mut made = recompute(&step, settings, &scope)?;
+        Ok(made
+            .groups
+            .get_mut(at)
+            .map(std::mem::take)
+            .unwrap_or_default())
+    }
+
+    /// The tokens of a rollout with the weights of a result.
+    ///
+    /// # Errors
+    /// There is no such rollout.
+    pub fn document(&self, place: Place, made: &[MemberResult]) -> Result<Document, GuiError> {
+        let member = self.member(place)?;
+        let result = made.get(place.member);
+        Ok(result.map_or_else(Document::default, |result| {
+            document_of(member, result, &self.inputs.vocabulary)
+        }))
+    }
+
+    /// The tokens of a rollout as they were recorded.
+    ///
+    /// # Errors
+    /// There is no such rollout.
+    pub fn as_recorded(&self, place: Place) -> Result<Document, GuiError> {
+        let member = self.member(place)?;
+        let vocabulary = &self.inputs.vocabulary;
+        Ok(Document::new(member.id, &member.blocks, vocabulary))
+    }
+
+    /// The end of the scale: that of the group as it was recorded, so that colours mean the same under
+    /// all settings and for all its rollouts.
+    #[must_use]
+    pub fn limit(&self, group: usize, value: Value) -> f32 {
+        let mut limits = self.limits.borrow_mut();
+        if let Some((_, limit)) = limits.iter().find(|(of, _)| *of == (group, value)) {
+            return *limit;
         }
-        Ok(Recomputed { groups })
+        let members = 0..self.members(group).len();
+        let documents: Vec<Document> = members
+            .filter_map(|member| self.as_recorded(Place { group, member }).ok())
+            .collect();
+        let limit = token_limit(&documents, value).max(LEAST_LIMIT);
+        limits.push(((group, value), limit));
+        limit
     }
+}
 
-    /// The results of the group on the table.
-    #[must_use]
-    pub fn of<'a>(&self, made: &'a Recomputed) -> &'a [MemberResult] {
-        made.groups
-            .get(self.group)
-            .map(Vec::as_slice)
-            .unwrap_or_default()
+/// P(right answer | notes) of every scored round, over all answer tokens: turn and probability. Empty if
+/// the record cannot tell.
+#[must_use]
+pub fn probabilities(member: &Member, recorded: &CreditSettings) -> Vec<(u32, f32)> {
+    let of = |round: &crate::trajectory::RoundScores| {
+        let text = round.notes.first()?;
+        let p = probability(text, Threshold::Off).ok()?;
+        Some((round.turn, p as f32))
+    };
+    if !member.scores.is_empty() {
+        return member.scores.iter().filter_map(of).collect();
     }
-
-    /// The tokens of the rollout that is looked at, with the weights of a result.
-    #[must_use]
-    pub fn document(&self, made: &Recomputed) -> Option<Arc<Document>> {
-        let result = self.of(made).get(self.member)?;
-        Some(Arc::new(document_of(
-            self.shown()?,
-            result,
-            &self.inputs.vocabulary,
-        )))
+    if recorded.threshold != Threshold::Off {
+        return Vec::new();
     }
+    let rounds = member.memory.iter();
+    rounds.map(|round| (round.turn, round.p_memory)).collect()
+}
 
-    /// Sampled tokens of a round's notes.
-    #[must_use]
-    pub fn note_tokens(member: &Member, turn: u32) -> usize {
-        member
-            .rows
-            .iter()
-            .flat_map(|row| {
-                let spans = row.notes.iter().filter(move |(of, ..)| *of == turn);
-                spans.map(|(_, start, end)| {
-                    let mask = row.mask.get(*start as usize..*end as usize);
-                    mask.unwrap_or_default().iter().filter(|on| **on).count()
-                })
-            })
-            .sum()
+/// Sampled tokens that the memory part of a turn falls on: those of its notes, or of the whole turn.
+#[must_use]
+pub fn credited_tokens(member: &Member, settings: &CreditSettings, turn: u32) -> usize {
+    let on = |mask: &[bool]| mask.iter().filter(|on| **on).count();
+    let mut notes = 0;
+    let mut whole = 0;
+    for row in &member.rows {
+        for (_, start, end) in row.notes.iter().filter(|(of, ..)| *of == turn) {
+            let span = row.mask.get(*start as usize..*end as usize);
+            notes += on(span.unwrap_or_default());
+        }
+        let tokens = row.mask.iter().zip(&row.turn);
+        whole += tokens.filter(|(on, of)| **on && **of == turn).count();
+    }
+    if settings.tokens == CreditTokens::Turn || notes == 0 {
+        whole
+    } else {
+        notes
     }
 }
 
@@ -203,35 +221,4 @@ fn compares_groups(estimator: Estimator) -> bool {
         estimator,
         Estimator::Gpg | Estimator::ReinforcePlusPlus(_) | Estimator::ReinforcePlusPlusBaseline
     )
-}
-
-/// The group that teaches most: outcomes and memory advantages both differ, the more the better.
-fn telling(inputs: &StepInputs) -> usize {
-    let score = |group: &Vec<Member>| {
-        let spread = |values: Vec<f64>| {
-            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-            values.iter().copied().fold(f64::NEG_INFINITY, f64::max) - low
-        };
-        let outcomes = spread(group.iter().map(|member| member.rewards.outcome).collect());
-        let within = group
-            .iter()
-            .map(|member| {
-                spread(
-                    member
-                        .memory
-                        .iter()
-                        .map(|of| f64::from(of.advantage))
-                        .collect(),
-                )
-            })
-            .filter(|spread| spread.is_finite())
-            .fold(0.0, f64::max);
-        outcomes.min(1.0) + within.min(2.0)
-    };
-    let best = inputs
-        .groups
-        .iter()
-        .enumerate()
-        .max_by(|a, b| score(a.1).total_cmp(&score(b.1)));
-    best.map_or(0, |(at, _)| at)
 }

@@ -1,18 +1,20 @@
-//! Station 6: bugs that were found in published training code, each with a switch.
+//! Station 6: bugs that were found in published training code, each with a switch and a question of its
+//! own. `exhibits.rs` makes the weights.
 
 use eframe::egui::Ui;
 
 use super::bench::Bench;
-use super::panel::{Said, Scene};
+use super::exhibits::{by_turn, heard, right, wrong};
+use super::moved::{At, Moved};
+use super::scene::{Exhibit, Scene};
 use super::station::Question;
-use crate::credit::group::{TokenRow, reinforce_plus_plus, verl};
-use crate::experiment::{Baseline, CreditSettings};
+use crate::experiment::CreditSettings;
 use crate::gui::GuiError;
 use crate::gui::tokens::Document;
 use crate::gui::whatif::Member;
 
 /// A piece of the museum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Piece {
     /// SkyRL #1492.
     #[default]
@@ -26,7 +28,8 @@ pub enum Piece {
 }
 
 impl Piece {
-    const ALL: [Self; 4] = [
+    /// Every piece.
+    pub const ALL: [Self; 4] = [
         Self::LastTurnMask,
         Self::LostReward,
         Self::TrainedTools,
@@ -45,192 +48,261 @@ impl Piece {
     fn story(self) -> &'static str {
         match self {
             Self::LastTurnMask => {
-                "The advantages of the last turn, already masked, were copied to the earlier ones: nearly all tokens before the last turn trained with weight 0."
+                "The advantages of the last turn, masked already, were copied to the turns before it: where that mask was 0, earlier tokens trained with weight 0. Shown as if it was 0 for all of them."
             }
             Self::LostReward => {
-                "REINFORCE++ sums rewards from the end to the front and started anew at every masked token. In a rollout with tools the outcome never reached the turns before the last call."
+                "REINFORCE++ sums rewards from the last token to the first. It started anew at every masked token, and the words of a tool are masked. Shown with the rollouts of this question alone."
             }
             Self::TrainedTools => {
-                "The mask did not fit the retrieved text, so the policy was trained to write what the search engine says."
+                "The mask did not fit the retrieved text, so the policy was trained to write what the search engine says. Shown with the weight of the answer on those words."
             }
             Self::TurnIndex => {
-                "Turns of the same number were compared with each other. Who is still there in a late turn depends on the policy, and so does the baseline."
+                "Notes of the same turn were compared with each other. Who is still there in a late turn depends on the policy, and so does the baseline. As it should be: who has ended counts as 0, and the mean runs over all rollouts in every turn."
             }
         }
     }
 }
 
-/// How many trained tokens lose their signal when only the last turn learns.
-pub fn question(bench: &Bench) -> Option<Question> {
-    let member = bench.shown()?;
-    let last = member.rows.iter().flat_map(|row| &row.turn).max()?;
-    let sampled = |turn: Option<u32>| {
-        let tokens = member
-            .rows
-            .iter()
-            .flat_map(|row| row.mask.iter().zip(&row.turn));
-        tokens
-            .filter(|(on, of)| **on && turn.is_none_or(|turn| turn == **of))
-            .count()
+/// As recorded; the pieces change what they are about.
+pub fn start(recorded: &CreditSettings) -> CreditSettings {
+    *recorded
+}
+
+/// A rollout in which a piece shows.
+pub fn worth(bench: &Bench, at: At) -> f64 {
+    let Ok(member) = bench.member(at.place) else {
+        return 0.0;
     };
-    let (all, left) = (sampled(None), sampled(Some(*last)));
-    let share = 100 * (all - left) / all.max(1);
-    let options = ["about a tenth", "about half", "most of them"];
+    let trained = |member: &Member| member.rewards.sampled.iter().sum::<u32>();
+    match at.piece {
+        Piece::LastTurnMask => {
+            let last = member.rewards.sampled.last().copied().unwrap_or(0);
+            let weights = member.blocks.iter().flat_map(|of| &of.weight);
+            let any = weights.clone().any(|weight| *weight != 0.0);
+            f64::from(u8::from(any)) * f64::from(trained(member) - last)
+        }
+        Piece::LostReward => member.rewards.outcome.abs() * f64::from(trained(member)),
+        Piece::TrainedTools => {
+            let tokens: usize = member.rows.iter().map(|row| row.mask.len()).sum();
+            tokens as f64 - f64::from(trained(member))
+        }
+        Piece::TurnIndex => {
+            let members = bench.members(at.place.group);
+            let reached = |turn: u32| {
+                let has = |of: &&Member| of.memory.iter().any(|round| round.turn == turn);
+                members.iter().filter(has).count()
+            };
+            let late = member
+                .memory
+                .iter()
+                .filter(|round| reached(round.turn) < members.len() && round.reward != 0.0);
+            late.map(|round| f64::from(round.reward.abs())).sum()
+        }
+    }
+}
+
+/// Which piece is looked at.
+pub fn pieces(ui: &mut Ui, piece: &mut Piece) {
+    for of in Piece::ALL {
+        ui.radio_value(piece, of, of.title());
+    }
+    ui.label(piece.story());
+}
+
+/// A share of three that can be guessed.
+fn thirds(share: f64) -> (Vec<String>, usize) {
+    let options = [
+        "less than a third",
+        "between a third and two thirds",
+        "more than two thirds",
+    ];
     let right = match share {
-        0..=30 => 0,
-        31..=60 => 1,
+        share if share < 1.0 / 3.0 => 0,
+        share if share <= 2.0 / 3.0 => 1,
         _ => 2,
     };
-    Some(Question {
-        text: format!(
-            "Rollout {} wrote {all} tokens. In SkyRL #1492 only those of its last turn were trained, and the loss looked as ever. How many tokens lose their signal?",
-            member.id.member
-        ),
-        options: options.map(str::to_owned).to_vec(),
-        right,
-        because: format!(
-            "{} of {all} tokens, {share} %, train with weight 0.",
-            all - left
-        ),
+    (options.map(str::to_owned).to_vec(), right)
+}
+
+/// What a piece asks.
+pub fn question(bench: &Bench, at: At) -> Result<Question, GuiError> {
+    let member = bench.member(at.place)?;
+    let number = member.id.member;
+    let missing = |what: String| Err(GuiError::NotRecorded(what));
+    let difference = Difference::of(&right(bench, at)?, &wrong(bench, at)?);
+    let trained = difference.trained;
+    match at.piece {
+        Piece::LastTurnMask => {
+            if difference.with_weight == 0 {
+                return missing(format!(
+                    "all weights of rollout {number} are 0, so it has no signal to lose; choose another rollout"
+                ));
+            }
+            let (lost, of) = (difference.silenced, difference.with_weight);
+            let share = f64::from(lost) / f64::from(of);
+            let (options, right) = thirds(share);
+            Ok(Question {
+                text: format!(
+                    "Rollout {number} wrote {trained} tokens, and {of} of them have a weight. How many of these lose it if only the last turn learns?"
+                ),
+                options,
+                right,
+                because: format!("{lost} of {of}, {:.0} %.", share * 100.0),
+            })
+        }
+        Piece::LostReward => {
+            if member.rewards.outcome == 0.0 {
+                return missing(format!(
+                    "the reward of rollout {number} is 0, so there is none to be lost; choose another rollout"
+                ));
+            }
+            let heard = heard(bench, at)?;
+            Ok(Question {
+                text: format!(
+                    "The reward of rollout {number}, {:.2}, stands at the last of its {trained} tokens. How many of them have it in their return if the sum starts anew at every masked token?",
+                    member.rewards.outcome
+                ),
+                options: vec![
+                    "all of them".into(),
+                    "those after the last masked token".into(),
+                    "none of them".into(),
+                ],
+                right: usize::from(heard < trained) + usize::from(heard == 0),
+                because: if heard < trained {
+                    format!("{heard} of {trained}. The return of all others is 0.")
+                } else {
+                    format!("{heard} of {trained}: nothing masked stands between them.")
+                },
+            })
+        }
+        Piece::TrainedTools => {
+            if difference.taught == 0 {
+                return missing(format!(
+                    "nothing stands between the tokens that rollout {number} wrote in a row; choose another rollout, or a run with the full history as context"
+                ));
+            }
+            let all = trained + difference.taught;
+            let share = f64::from(difference.taught) / f64::from(all);
+            let (options, right) = thirds(share);
+            Ok(Question {
+                text: format!(
+                    "Rollout {number} wrote {trained} tokens, and read what the tools answered. If training goes on through those answers, what share of the trained tokens did the policy never write?"
+                ),
+                options,
+                right,
+                because: format!("{} of {all}, {:.0} %.", difference.taught, share * 100.0),
+            })
+        }
+        Piece::TurnIndex => {
+            let turns = by_turn(bench, at)?;
+            let rollouts = bench.members(at.place.group).len();
+            let changed: u32 = turns.iter().map(|of| of.changed).sum();
+            let early = turns
+                .iter()
+                .any(|of| of.changed > 0 && of.reached == rollouts);
+            let reached: Vec<String> = turns
+                .iter()
+                .map(|of| format!("turn {}: {}", of.turn, of.reached))
+                .collect();
+            let notes: u32 = turns.iter().map(|of| of.reached as u32).sum();
+            let who: Vec<String> = turns
+                .iter()
+                .filter(|of| of.changed > 0)
+                .map(|of| format!("turn {} (reached by {})", of.turn, of.reached))
+                .collect();
+            Ok(Question {
+                text: format!(
+                    "{rollouts} rollouts; scored notes by turn: {}. Whose credit changes if only those who are there are compared, and who has ended does not count as 0?",
+                    reached.join(", ")
+                ),
+                options: vec![
+                    "nobody's".into(),
+                    "that of notes in turns that not all reach".into(),
+                    "that of all notes".into(),
+                ],
+                right: match (changed, early) {
+                    (0, _) => 0,
+                    (_, false) => 1,
+                    (_, true) => 2,
+                },
+                because: match changed {
+                    0 => "No memory part changes.".into(),
+                    _ => format!(
+                        "{changed} of {notes} memory parts change: {}.",
+                        who.join(", ")
+                    ),
+                },
+            })
+        }
+    }
+}
+
+/// What the published weights of a rollout are against the right ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Tokens that the policy wrote.
+    pub trained: u32,
+    /// Those of them with a weight.
+    pub with_weight: u32,
+    /// Those whose weight is another.
+    pub changed: u32,
+    /// Those whose weight has another sign.
+    pub turned: u32,
+    /// Those that lose their weight.
+    pub silenced: u32,
+    /// Tokens that get a weight and were not written by the policy.
+    pub taught: u32,
+}
+
+impl Difference {
+    /// Counts.
+    #[must_use]
+    pub fn of(right: &Document, wrong: &Document) -> Self {
+        let mut made = Self::default();
+        let weights = right.weight.iter().zip(&wrong.weight);
+        let masks = right.mask.iter().zip(&wrong.mask);
+        for ((&was, &is), (&on, &trained)) in weights.zip(masks) {
+            made.trained += u32::from(on);
+            made.with_weight += u32::from(on && was != 0.0);
+            made.changed += u32::from(on && was.to_bits() != is.to_bits());
+            made.turned += u32::from(on && was * is < 0.0);
+            made.silenced += u32::from(on && was != 0.0 && is == 0.0);
+            made.taught += u32::from(trained && !on);
+        }
+        made
+    }
+}
+
+/// The tokens that it shows.
+pub fn exhibit(bench: &Bench, moved: &Moved) -> Result<Exhibit, GuiError> {
+    let (title, document) = if moved.published {
+        ("As it was published", wrong(bench, moved.at)?)
+    } else {
+        ("As it should be", right(bench, moved.at)?)
+    };
+    Ok(Exhibit {
+        // The words of the tools are what this piece is about.
+        context: moved.at.piece == Piece::TrainedTools,
+        ..Exhibit::weights(title, document)
     })
 }
 
 /// Draws the station.
-pub fn show(ui: &mut Ui, bench: &mut Bench, scene: &mut Scene) -> Result<Said, GuiError> {
-    for piece in Piece::ALL {
-        ui.radio_value(&mut scene.piece, piece, piece.title());
-    }
-    ui.label(scene.piece.story());
-    ui.checkbox(&mut scene.broken, "as it was published");
-    scene.members(ui, bench);
-    let settings = CreditSettings {
-        memory: true,
-        ..bench.settings
-    };
-    let right = match scene.piece {
-        Piece::LostReward => whitened(bench, false)?,
-        _ => shown(bench, &settings)?,
-    };
-    let wrong = match scene.piece {
-        Piece::LastTurnMask => last_turn_only(right.clone()),
-        Piece::LostReward => whitened(bench, true)?,
-        Piece::TrainedTools => trained_tools(right.clone()),
-        Piece::TurnIndex => shown(
-            bench,
-            &CreditSettings {
-                baseline: Baseline::PerRound,
-                ..settings
-            },
-        )?,
-    };
-    let (mut silenced, mut changed, mut taught) = (0, 0, 0);
-    for ((&was, &is), (&on, &trained)) in right
-        .weight
-        .iter()
-        .zip(&wrong.weight)
-        .zip(right.mask.iter().zip(&wrong.mask))
-    {
-        silenced += u32::from(on && was != 0.0 && is == 0.0);
-        changed += u32::from(on && was.to_bits() != is.to_bits());
-        taught += u32::from(trained && !on);
-    }
+pub fn show(
+    ui: &mut Ui,
+    bench: &Bench,
+    moved: &mut Moved,
+    scene: &mut Scene,
+) -> Result<String, GuiError> {
+    ui.checkbox(&mut moved.published, "as it was published");
+    let (right, wrong) = (right(bench, moved.at)?, wrong(bench, moved.at)?);
     scene.csv = String::from("token,right,published\n");
     for (at, (was, is)) in right.weight.iter().zip(&wrong.weight).enumerate() {
         scene.csv.push_str(&format!("{at},{was},{is}\n"));
     }
-    let document = if scene.broken { wrong } else { right };
-    let title = if scene.broken {
-        "As it was published"
-    } else {
-        "As it should be"
-    };
-    scene.strip(ui, title, Some(document.into()));
-    Ok(Said(format!(
-        "Against the right weights: {changed} tokens differ, {silenced} of them lose their signal, {taught} are trained that the policy never wrote."
-    )))
-}
-
-/// The shown rollout under settings.
-fn shown(bench: &Bench, settings: &CreditSettings) -> Result<Document, GuiError> {
-    let made = bench.under(settings)?;
-    Ok(bench
-        .document(&made)
-        .map(|document| document.as_ref().clone())
-        .unwrap_or_default())
-}
-
-fn last_turn_only(mut of: Document) -> Document {
-    let last = of
-        .segments
-        .iter()
-        .map(|segment| segment.turn)
-        .max()
-        .unwrap_or(0);
-    for segment in of.segments.clone() {
-        if segment.turn < last {
-            for token in segment.tokens {
-                for column in [&mut of.weight, &mut of.outcome, &mut of.memory] {
-                    if let Some(value) = column.get_mut(token) {
-                        *value = 0.0;
-                    }
-                }
-            }
-        }
-    }
-    of
-}
-
-fn trained_tools(mut of: Document) -> Document {
-    // The prompt was masked in any case: training began with the first token that was written.
-    let first = of.mask.iter().position(|on| *on).unwrap_or(of.mask.len());
-    let outcome = of.outcome.get(first).copied().unwrap_or(0.0);
-    let columns = of
-        .mask
-        .iter_mut()
-        .zip(of.outcome.iter_mut().zip(&mut of.weight));
-    for (on, (part, weight)) in columns.skip(first).filter(|(on, _)| !**on) {
-        *on = true;
-        *part = outcome;
-        *weight = outcome;
-    }
-    of
-}
-
-/// REINFORCE++ over the rows of the group, as it is or as verl had it before its PR #7300.
-fn whitened(bench: &Bench, published: bool) -> Result<Document, GuiError> {
-    let rows: Vec<(Vec<f64>, &[bool])> = bench
-        .members()
-        .iter()
-        .zip(&bench.rewards)
-        .filter_map(|(member, reward)| whole_row(member, *reward))
-        .collect();
-    let token_rows: Vec<TokenRow<'_>> = rows
-        .iter()
-        .map(|(rewards, mask)| TokenRow { rewards, mask })
-        .collect();
-    let advantages = if published {
-        verl::reinforce_plus_plus(&token_rows, 1.0).1
-    } else {
-        reinforce_plus_plus(&token_rows, 1.0)?.advantages
-    };
-    let Some((member, weights)) = bench.shown().zip(advantages.get(bench.member)) else {
-        return Ok(Document::default());
-    };
-    let mut block = member.blocks.first().cloned().unwrap_or_default();
-    block.weight = weights.iter().map(|weight| *weight as f32).collect();
-    block.outcome.clone_from(&block.weight);
-    block.memory.fill(0.0);
-    block.kl.fill(0.0);
-    Ok(Document::new(member.id, &[block], &bench.inputs.vocabulary))
-}
-
-/// The first row of a rollout with its reward on the last sampled token.
-fn whole_row(member: &Member, reward: f64) -> Option<(Vec<f64>, &[bool])> {
-    let row = member.rows.first()?;
-    let mut rewards = vec![0.0; row.mask.len()];
-    let last = row.mask.iter().rposition(|on| *on)?;
-    if let Some(value) = rewards.get_mut(last) {
-        *value = reward;
-    }
-    Some((rewards, &row.mask))
+    let of = Difference::of(&right, &wrong);
+    Ok(format!(
+        "As it was published, {} of the {} tokens that this rollout wrote have another weight than they should, {} of them none and {} one of the other sign; {} are trained on that it never wrote.",
+        of.changed, of.trained, of.silenced, of.turned, of.taught
+    ))
 }

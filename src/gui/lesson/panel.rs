@@ -1,111 +1,63 @@
-//! The Lesson panel: the ladder of stations, the question, the numbers, and what changed in words.
+//! The Lesson panel: the ladder of stations, the question, the numbers, what they say in words, the
+//! tokens.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use eframe::egui::{Frame, Panel, RichText, ScrollArea, Ui, UiBuilder};
+use eframe::egui::{Button, Frame, Panel, RichText, ScrollArea, Ui, UiBuilder};
 
 use super::bench::Bench;
-use super::museum::Piece;
-use super::record::LessonRecord;
+use super::moved::{At, Moved, best};
+use super::museum::pieces;
+use super::scene::{Exhibit, Scene, Strips};
+use super::source::Opened;
 use super::station::{Question, Station};
-use super::{broadcast, inherited, museum, notes, stopping, threshold};
-use crate::experiment::CreditSettings;
-use crate::gui::run::{Health, Run};
+use crate::gui::Command;
+use crate::gui::run::Health;
 use crate::gui::theme::Colours;
-use crate::gui::tokens::{Document, Strip, Value, token_limit};
 use crate::gui::world::World;
-use crate::gui::{Command, GuiError, lesson_names};
-use crate::trajectory::Purpose;
-
-/// What a station says in plain words when it is drawn.
-pub struct Said(pub String);
-
-/// What the stations share while they are drawn.
-pub struct Scene {
-    /// Colours.
-    pub colours: Colours,
-    /// The table, as CSV.
-    pub csv: String,
-    /// After how many rounds the shown rollout stops (station 5).
-    pub kept: Option<usize>,
-    /// The piece of the museum, and whether it is shown as published (station 6).
-    pub piece: Piece,
-    /// See `piece`.
-    pub broken: bool,
-    patterns: bool,
-}
-
-impl Scene {
-    /// The tokens of the shown rollout, coloured by weight.
-    pub fn strip(&self, ui: &mut Ui, title: &str, document: Option<Arc<Document>>) {
-        let Some(document) = document else { return };
-        ui.add_space(4.0);
-        ui.strong(title);
-        let limit = token_limit([document.as_ref()], Value::Weight).max(0.25);
-        Strip {
-            document: &document,
-            limit,
-            patterns: self.patterns,
-            written_only: true,
-        }
-        .show(ui, title, &self.colours);
-    }
-
-    /// Which rollout of the group is looked at.
-    pub fn members(&mut self, ui: &mut Ui, bench: &mut Bench) {
-        ui.horizontal_wrapped(|ui| {
-            ui.weak("rollout");
-            for at in 0..bench.members().len() {
-                let Some(member) = bench.members().get(at) else {
-                    continue;
-                };
-                let text = format!("#{} {:.1}", member.id.member, member.rewards.outcome);
-                if ui.selectable_label(bench.member == at, text).clicked() {
-                    bench.member = at;
-                    self.kept = None;
-                }
-            }
-        });
-    }
-}
 
 /// The Lesson panel.
 #[derive(Default)]
 pub struct LessonPanel {
     /// The station that is shown.
     pub station: Station,
-    bench: Option<Result<Bench, String>>,
-    title: String,
-    guesses: BTreeMap<Station, usize>,
-    question: Option<((Station, usize, usize), Option<Question>)>,
-    kept: Option<usize>,
-    piece: Piece,
-    broken: bool,
-    csv: String,
-    other: Option<(CreditSettings, Vec<f64>)>,
+    opened: Option<Opened>,
+    /// What was moved, by station.
+    moved: BTreeMap<Station, Moved>,
+    /// Settings that were kept beside it, by station.
+    kept: BTreeMap<Station, Moved>,
+    /// Guesses, by what was shown.
+    guesses: BTreeMap<(Station, At), usize>,
+    /// The question of what is shown; or why there is none.
+    asked: Option<((Station, At), Result<Question, String>)>,
+    csv: Option<String>,
+    strips: Strips,
 }
 
 impl LessonPanel {
-    /// Sliders back to the record.
+    /// The shown station back to where it starts.
     pub fn reset(&mut self) {
-        if let Some(Ok(bench)) = &mut self.bench {
-            bench.reset();
+        let station = self.station;
+        if let Some(bench) = bench(&self.opened)
+            && let Some(moved) = self.moved.get_mut(&station)
+        {
+            *moved = Moved::start_at(station, bench, moved.at);
         }
-        self.kept = None;
-        self.broken = false;
     }
 
     /// The table of the station, as CSV.
-    #[must_use]
-    pub fn table(&self) -> String {
-        self.csv.clone()
+    ///
+    /// # Errors
+    /// The station shows none: its question is open.
+    pub fn table(&self) -> Result<String, String> {
+        let none = || "The table comes with the numbers: answer the question of the station first";
+        self.csv.clone().ok_or_else(|| none().to_owned())
     }
 
     /// Answers the question that is asked, rightly: a picture is to show the numbers.
     pub fn reveal(&mut self) {
-        if let Some((_, Some(question))) = &self.question {
-            self.guesses.insert(self.station, question.right);
+        if let Some((key, Ok(question))) = &self.asked {
+            self.guesses.insert(*key, question.right);
         }
     }
 
@@ -125,242 +77,295 @@ impl LessonPanel {
         }
     }
 
-    fn open(&mut self, name: &str, world: &mut World) -> Result<Bench, GuiError> {
-        self.guesses.clear();
-        self.question = None;
-        if name.is_empty() && world.run().is_some() {
-            let id = world.selection.id;
-            let Some(run) = world.run_mut() else {
-                return Err(GuiError::NotRecorded("no run is open".into()));
-            };
-            self.title = format!("Lesson on {}", run.name());
-            let step = if id.purpose == Purpose::Train {
-                id.step
-            } else {
-                last_step(run)
-            };
-            return Bench::new(run, step);
+    /// Puts the next group on the table of the station.
+    pub fn next_group(&mut self) {
+        let station = self.station;
+        if let Some(bench) = bench(&self.opened)
+            && let Some(moved) = self.moved.get_mut(&station)
+        {
+            moved.next_group(station, bench);
+            self.kept.remove(&station);
         }
-        let record = LessonRecord::named(name)?;
-        record.title.clone_into(&mut self.title);
-        let mut run = record.open()?;
-        let step = last_step(&run);
-        Bench::new(&mut run, step)
+    }
+
+    /// Keeps the settings of the station beside what is moved next, or forgets those that were kept.
+    ///
+    /// # Errors
+    /// There is nothing to keep: the question of the station is open.
+    pub fn keep(&mut self) -> Result<(), String> {
+        if self.kept.remove(&self.station).is_some() {
+            return Ok(());
+        }
+        self.table()?;
+        if let Some(moved) = self.moved.get(&self.station) {
+            self.kept.insert(self.station, moved.clone());
+        }
+        Ok(())
+    }
+
+    /// Changes the settings of the station and those that were kept.
+    pub fn swap(&mut self) {
+        let both = (
+            self.moved.get_mut(&self.station),
+            self.kept.get_mut(&self.station),
+        );
+        if let (Some(moved), Some(kept)) = both {
+            kept.at.place = moved.at.place;
+            std::mem::swap(moved, kept);
+        }
+    }
+
+    fn open(&mut self, name: &str, world: &mut World) {
+        self.opened = Some(Opened::new(name, world));
+        self.moved.clear();
+        self.kept.clear();
+        self.guesses.clear();
+        self.asked = None;
+    }
+
+    /// Opens what is to be shown. False while a run that is to be shown loads.
+    fn ready(&mut self, world: &mut World) -> bool {
+        let stale = match &self.opened {
+            Some(opened) => opened.stale(world),
+            None => true,
+        };
+        let wanted = world.lesson.take().or_else(|| stale.then(String::new));
+        let Some(name) = wanted else { return true };
+        let loading = world.run().is_some_and(|run| run.health == Health::Loading);
+        if name.is_empty() && loading {
+            world.lesson = Some(name);
+            return false;
+        }
+        self.open(&name, world);
+        true
     }
 
     /// Draws the panel.
     pub fn ui(&mut self, ui: &mut Ui, world: &mut World) {
-        let loading = world.run().is_some_and(|run| run.health == Health::Loading);
-        if loading && world.lesson.as_deref() == Some("") {
+        self.csv = None;
+        if !self.ready(world) {
             ui.label("Loading the run");
             return;
-        }
-        if let Some(name) = world.lesson.take() {
-            self.bench = Some(self.open(&name, world).map_err(|error| error.to_string()));
-        }
-        if self.bench.is_none() {
-            self.bench = Some(self.open(first(), world).map_err(|error| error.to_string()));
         }
         let colours = world.theme.of(ui.ctx()).clone();
         Panel::left("stations")
             .default_size(230.0)
             .show(ui, |ui| self.ladder(ui, world));
-        let Some(bench) = &mut self.bench else { return };
-        let bench = match bench {
-            Ok(bench) => bench,
-            Err(why) => {
-                ui.label(why.as_str());
-                return;
-            }
-        };
-        let mut scene = Scene {
-            colours,
-            csv: String::new(),
-            kept: self.kept,
-            piece: self.piece,
-            broken: self.broken,
-            patterns: world.patterns,
-        };
-        let station = self.station;
+        if let Some(Err(why)) = self.opened.as_ref().map(|of| &of.bench) {
+            ui.label(why);
+            return;
+        }
         // A margin between the ladder and the station.
         let room = ui.available_rect_before_wrap();
         let room = room.with_min_x(room.left() + 10.0);
         let builder = UiBuilder::new().max_rect(room);
         let ui = &mut ui.new_child(builder);
-        ScrollArea::vertical()
+        // Text is as wide as there is room; a table that is wider can be scrolled to.
+        // The bar of the scroll area floats above its right edge.
+        let width = ui.available_width() - 10.0;
+        ScrollArea::both()
             .id_salt("station")
             .auto_shrink(false)
             .show(ui, |ui| {
-                ui.heading(station.title());
-                ui.label(station.about());
-                group_on_the_table(ui, bench);
-                ui.separator();
-                // A question is about the record, not about the sliders.
-                let key = (station, bench.group, bench.member);
-                if self.question.as_ref().is_none_or(|(of, _)| *of != key) {
-                    self.question = Some((key, station.question(bench)));
-                }
-                let question = self
-                    .question
-                    .as_ref()
-                    .and_then(|(_, question)| question.clone());
-                let guess = self.guesses.get(&station).copied();
-                if let Some(question) = &question {
-                    ui.strong("Predict first");
-                    ui.label(&question.text);
-                    ui.horizontal_wrapped(|ui| {
-                        for (number, option) in question.options.iter().enumerate() {
-                            if ui.selectable_label(guess == Some(number), option).clicked() {
-                                self.guesses.insert(station, number);
-                            }
-                        }
-                    });
-                    let Some(guess) = guess else {
-                        ui.weak("The numbers appear with your answer. It stays on this machine.");
-                        return;
-                    };
-                    let verdict = if guess == question.right {
-                        "As you said."
-                    } else {
-                        "Not so."
-                    };
-                    ui.label(RichText::new(format!("{verdict} {}", question.because)).strong());
-                    ui.separator();
-                }
-                let said = match station {
-                    Station::Broadcast => broadcast::show(ui, bench, &mut scene),
-                    Station::Notes => notes::show(ui, bench, &mut scene),
-                    Station::Threshold => threshold::show(ui, bench, &mut scene),
-                    Station::Inherited => inherited::show(ui, bench, &mut scene),
-                    Station::Stopping => stopping::show(ui, bench, &mut scene),
-                    Station::Museum => museum::show(ui, bench, &mut scene),
-                };
-                ui.add_space(6.0);
-                Frame::group(ui.style()).show(ui, |ui| {
-                    ui.set_width(ui.available_width());
-                    match said {
-                        Ok(Said(text)) => ui.label(RichText::new(text).strong()),
-                        Err(error) => ui.label(error.to_string()),
-                    }
-                });
-                compare(ui, bench, &mut self.other, &scene);
+                ui.set_max_width(width);
+                self.station(ui, world, (&colours, width));
             });
-        self.kept = scene.kept;
-        self.piece = scene.piece;
-        self.broken = scene.broken;
-        self.csv = scene.csv;
+    }
+
+    fn station(&mut self, ui: &mut Ui, world: &mut World, (colours, width): (&Colours, f32)) {
+        let station = self.station;
+        let Some(bench) = bench(&self.opened) else {
+            return;
+        };
+        let moved = self
+            .moved
+            .entry(station)
+            .or_insert_with(|| Moved::start(station, bench));
+        ui.heading(station.title());
+        ui.label(station.about());
+        place(ui, world, bench, moved);
+        if station == Station::Museum {
+            let mut piece = moved.at.piece;
+            pieces(ui, &mut piece);
+            if piece != moved.at.piece {
+                let at = best(station, bench, piece, None);
+                moved.look_at(bench, at);
+            }
+        }
+        ui.separator();
+        // A question is about the record, not about the sliders.
+        let key = (station, moved.at);
+        if self.asked.as_ref().is_none_or(|(of, _)| *of != key) {
+            let question = (station.parts().question)(bench, moved.at);
+            self.asked = Some((key, question.map_err(|error| error.to_string())));
+        }
+        let asked = self.asked.as_ref().map(|(_, question)| question);
+        match asked {
+            Some(Ok(question)) => {
+                if !answered(ui, question, key, &mut self.guesses) {
+                    return;
+                }
+            }
+            Some(Err(why)) => {
+                ui.label(why);
+                return;
+            }
+            None => return,
+        }
+        ui.separator();
+        let mut scene = Scene {
+            colours: colours.clone(),
+            csv: String::new(),
+        };
+        let said = (station.parts().show)(ui, bench, moved, &mut scene);
+        self.csv = said.is_ok().then_some(scene.csv);
+        let kept = self.kept.get(&station).map(|kept| {
+            let mut kept = kept.clone();
+            kept.at.place = moved.at.place;
+            kept
+        });
+        let exhibit = station.parts().exhibit;
+        let first = exhibit(bench, moved).ok();
+        let second = kept.as_ref().and_then(|kept| exhibit(bench, kept).ok());
+        ui.add_space(6.0);
+        ui.vertical(|ui| {
+            ui.set_max_width(width);
+            Frame::group(ui.style()).show(ui, |ui| {
+                ui.set_width(ui.available_width());
+                match &said {
+                    Ok(text) => ui.label(RichText::new(text).strong()),
+                    Err(error) => ui.label(error.to_string()),
+                }
+            });
+            beside(ui, world, kept.is_some());
+            let Some(first) = first else { return };
+            let limit = bench.limit(moved.at.place.group, first.value);
+            let shown = side_by_side(first, second);
+            let paint = (colours, world.patterns);
+            self.strips.show(ui, &shown, limit, paint);
+        });
     }
 
     fn ladder(&mut self, ui: &mut Ui, world: &mut World) {
         ui.heading("Who gets the credit?");
-        ui.weak(&self.title);
+        if let Some(opened) = &self.opened {
+            ui.weak(&opened.title);
+        }
         ui.add_space(6.0);
         for station in Station::ALL {
-            let done = if self.guesses.contains_key(&station) {
-                "  answered"
-            } else {
-                ""
-            };
+            let done = self.guesses.keys().any(|(of, _)| *of == station);
+            let done = if done { "  answered" } else { "" };
             let text = format!("{}{done}", station.title());
-            let row = eframe::egui::Button::selectable(self.station == station, text).wrap();
+            let row = Button::selectable(self.station == station, text).wrap();
             if ui.add(row).clicked() {
                 self.station = station;
             }
         }
         ui.add_space(8.0);
         ui.label("Sliders call the functions of the learner.");
-        for (text, command) in [
-            ("Reset the sliders (R)", Command::ResetLesson),
-            ("Copy the table (C)", Command::CopyTable),
-            ("Open a lesson...", Command::OpenLesson),
+        for command in [
+            Command::ResetLesson,
+            Command::CopyTable,
+            Command::OpenLesson,
         ] {
-            if ui.button(text).on_hover_text(command.tooltip()).clicked() {
-                world.todo.push(command);
-            }
+            button(ui, world, command, command.text());
         }
     }
 }
 
-fn first() -> &'static str {
-    lesson_names().next().map_or("", |(name, _)| name)
+fn bench(opened: &Option<Opened>) -> Option<&Bench> {
+    opened.as_ref()?.bench.as_ref().ok()
 }
 
-/// The last training step that has credit.
-fn last_step(run: &Run) -> u32 {
-    let steps = run.steps();
-    let credited = |(purpose, step): &&(Purpose, u32)| {
-        *purpose == Purpose::Train
-            && run
-                .members(*purpose, *step, None)
-                .first()
-                .is_some_and(|id| {
-                    run.view
-                        .trajectories
-                        .get(id)
-                        .is_some_and(|of| of.outcome_advantage.is_some())
-                })
-    };
-    steps
-        .iter()
-        .rev()
-        .find(credited)
-        .map_or(0, |(_, step)| *step)
+/// A button for a command, with its key.
+fn button(ui: &mut Ui, world: &mut World, command: Command, text: &str) {
+    let text = format!("{text} ({})", command.keys());
+    if ui.button(text).on_hover_text(command.tooltip()).clicked() {
+        world.todo.push(command);
+    }
 }
 
-/// The question of the group, and the way to other groups.
-fn group_on_the_table(ui: &mut Ui, bench: &mut Bench) {
-    let count = bench.inputs.groups.len();
+/// The question of the group, its rollouts, and the way to others.
+fn place(ui: &mut Ui, world: &mut World, bench: &Bench, moved: &mut Moved) {
     ui.horizontal_wrapped(|ui| {
-        if let Some((question, gold)) = bench.questions.get(bench.group) {
+        if let Some((question, gold)) = bench.questions.get(moved.at.place.group) {
             ui.weak("question");
             ui.label(question.replace("<q>", "").replace("</q>", "").trim());
             ui.weak("right answer");
             ui.label(gold.trim());
         }
-        if count > 1 && ui.button("Another group").clicked() {
-            bench.choose((bench.group + 1) % count);
+        if bench.inputs.groups.len() > 1 {
+            let command = Command::AnotherGroup;
+            button(ui, world, command, command.text());
+        }
+    });
+    ui.horizontal_wrapped(|ui| {
+        ui.weak("rollout, reward");
+        let mut at = moved.at;
+        for (number, member) in bench.members(at.place.group).iter().enumerate() {
+            let text = format!("#{} {:.1}", member.id.member, member.rewards.outcome);
+            if ui
+                .selectable_label(moved.at.place.member == number, text)
+                .clicked()
+            {
+                at.place.member = number;
+            }
+        }
+        moved.look_at(bench, at);
+    });
+}
+
+/// Asks, and says whether that was right. False until there is an answer.
+fn answered(
+    ui: &mut Ui,
+    question: &Question,
+    key: (Station, At),
+    guesses: &mut BTreeMap<(Station, At), usize>,
+) -> bool {
+    let guess = guesses.get(&key).copied();
+    ui.strong("Predict first");
+    ui.label(&question.text);
+    ui.horizontal_wrapped(|ui| {
+        for (number, option) in question.options.iter().enumerate() {
+            if ui.selectable_label(guess == Some(number), option).clicked() {
+                guesses.insert(key, number);
+            }
+        }
+    });
+    let Some(guess) = guess else {
+        ui.weak("The numbers appear with your answer. It stays on this machine.");
+        return false;
+    };
+    let verdict = if guess == question.right {
+        "As you said."
+    } else {
+        "Not so."
+    };
+    ui.label(RichText::new(format!("{verdict} {}", question.because)).strong());
+    true
+}
+
+/// Two settings side by side.
+fn beside(ui: &mut Ui, world: &mut World, kept: bool) {
+    ui.horizontal(|ui| {
+        let text = if kept { "Forget B" } else { "Keep this as B" };
+        button(ui, world, Command::KeepBeside, text);
+        if kept {
+            let command = Command::SwapBeside;
+            button(ui, world, command, command.text());
         }
     });
 }
 
-/// Two settings side by side: the weights of the shown rollout under each.
-fn compare(
-    ui: &mut Ui,
-    bench: &mut Bench,
-    other: &mut Option<(CreditSettings, Vec<f64>)>,
-    scene: &Scene,
-) {
-    ui.horizontal(|ui| {
-        let text = if other.is_some() {
-            "Forget B"
-        } else {
-            "Keep this as B"
-        };
-        if ui
-            .button(text)
-            .on_hover_text("Keeps these settings beside what you move next")
-            .clicked()
-        {
-            *other = match other {
-                Some(_) => None,
-                None => Some((bench.settings, bench.rewards.clone())),
-            };
-        }
-        if other.is_some()
-            && ui.button("Change A and B").clicked()
-            && let Some((settings, rewards)) = other
-        {
-            std::mem::swap(&mut bench.settings, settings);
-            if rewards.len() == bench.rewards.len() {
-                std::mem::swap(&mut bench.rewards, rewards);
-            }
-        }
-    });
-    if let Some((settings, _)) = other {
-        let kept = bench
-            .under(settings)
-            .ok()
-            .and_then(|made| bench.document(&made));
-        scene.strip(ui, "B", kept);
-    }
+/// One exhibit, or two with their difference.
+fn side_by_side(mut first: Exhibit, second: Option<Exhibit>) -> Vec<Exhibit> {
+    let Some(mut second) = second else {
+        return vec![first];
+    };
+    let less = first.less(&second);
+    first.title = format!("A: {}", first.title);
+    second.title = format!("B: {}", second.title);
+    let mut shown = vec![first, second];
+    shown.extend(less);
+    shown
 }

@@ -48,16 +48,21 @@ impl LessonRecord {
     /// The lesson of a name; the first for an empty one.
     ///
     /// # Errors
-    /// [`GuiError::NoLesson`].
+    /// [`GuiError::NoLesson`]; [`GuiError::NoRun`] for a folder, of which only runs can be lessons.
     pub fn named(name: &str) -> Result<&'static Self, GuiError> {
         let found = LESSONS
             .iter()
             .find(|lesson| name.is_empty() || lesson.name == name);
         found.ok_or_else(|| {
             let known: Vec<&str> = LESSONS.iter().map(|lesson| lesson.name).collect();
+            let known = known.join(", ");
+            let path = std::path::PathBuf::from(name);
+            if path.is_dir() {
+                return GuiError::NoRun { path, known };
+            }
             GuiError::NoLesson {
                 name: name.to_owned(),
-                known: known.join(", "),
+                known,
             }
         })
     }

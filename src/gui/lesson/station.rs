@@ -1,7 +1,13 @@
 //! The stations and their questions.
 
+use eframe::egui::Ui;
+
 use super::bench::Bench;
-use super::{broadcast, inherited, museum, notes, stopping, threshold};
+use super::moved::{At, Moved};
+use super::scene::{Exhibit, Scene};
+use super::{broadcast, inherited, museum, notes, push, stopping, threshold};
+use crate::experiment::CreditSettings;
+use crate::gui::GuiError;
 
 /// A station of the lesson.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +25,8 @@ pub enum Station {
     Stopping,
     /// Published silent bugs, each with a switch.
     Museum,
+    /// What a weight does to a token.
+    Push,
 }
 
 /// A question to be answered before the numbers are shown.
@@ -34,16 +42,57 @@ pub struct Question {
     pub because: String,
 }
 
+/// What a station is made of. All but `show` are functions of the record and of what was moved.
+pub struct Parts {
+    /// The settings that it starts from, out of the recorded ones.
+    pub start: fn(&CreditSettings) -> CreditSettings,
+    /// How well a rollout shows its point; only compared.
+    pub worth: fn(&Bench, At) -> f64,
+    /// Its question, or why the record has no answer to it.
+    pub question: fn(&Bench, At) -> Result<Question, GuiError>,
+    /// Draws controls and numbers; says in plain words what they show.
+    pub show: fn(&mut Ui, &Bench, &mut Moved, &mut Scene) -> Result<String, GuiError>,
+    /// The tokens that it shows.
+    pub exhibit: fn(&Bench, &Moved) -> Result<Exhibit, GuiError>,
+}
+
+macro_rules! parts {
+    ($module:ident) => {
+        Parts {
+            start: $module::start,
+            worth: $module::worth,
+            question: $module::question,
+            show: $module::show,
+            exhibit: $module::exhibit,
+        }
+    };
+}
+
 impl Station {
     /// Every station, in order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Broadcast,
         Self::Notes,
         Self::Threshold,
         Self::Inherited,
         Self::Stopping,
         Self::Museum,
+        Self::Push,
     ];
+
+    /// What it is made of.
+    #[must_use]
+    pub fn parts(self) -> Parts {
+        match self {
+            Self::Broadcast => parts!(broadcast),
+            Self::Notes => parts!(notes),
+            Self::Threshold => parts!(threshold),
+            Self::Inherited => parts!(inherited),
+            Self::Stopping => parts!(stopping),
+            Self::Museum => parts!(museum),
+            Self::Push => parts!(push),
+        }
+    }
 
     /// Its title.
     #[must_use]
@@ -55,44 +104,35 @@ impl Station {
             Self::Inherited => "4 Credit for inherited notes",
             Self::Stopping => "5 The baseline that depends on when you stop",
             Self::Museum => "6 Bug museum",
+            Self::Push => "7 From weight to push",
         }
     }
 
-    /// What it is about, in two sentences.
+    /// What it is about, in a few sentences that hold for every record.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
             Self::Broadcast => {
-                "GRPO compares the answers of a question with each other. Every token of a rollout gets that one number: the good note, the bad note and the answer alike."
+                "GRPO compares the answers of a question with each other. Every token of a rollout gets that one number, whatever the notes in it were worth."
             }
             Self::Notes => {
-                "MemPO asks after every turn: how probable is the right answer from these notes alone? That number differs from note to note, so their tokens get different credit."
+                "MemPO asks after every turn how probable the right answer is from the notes alone, and takes off how probable it is from the full history of that moment. That difference is the reward of the notes. It is compared with the other notes of the group, and what comes out is added to their tokens."
             }
             Self::Threshold => {
-                "MemPO counts only answer tokens that are more probable than 0.5. A token that rises from 0.1 to 0.4 counts as nothing, and a group in which none passes has no signal at all."
+                "MemPO counts only the answer tokens that are more probable than 0.5. What the notes lack is not, so it is dropped instead of held against them, and both values are taken over tokens that are probable anyway."
             }
             Self::Inherited => {
-                "Most of a note was written by the turn before. Paying P(answer | notes) pays for what was inherited; the difference to the notes before pays for what this turn did."
+                "Much of a note was handed down by the turn before. Paying P(answer | notes) pays for what was inherited; the difference to the notes before pays for what this turn did."
             }
             Self::Stopping => {
-                "A mean over all rounds of a group moves when a rollout stops earlier. Then what a note is compared with depends on what its own rollout did later, and the gradient is biased."
+                "A mean over all rounds of a group moves when a rollout stops earlier. Then what a note is compared with depends on what its own rollout did later, and the gradient is biased. A mean over the same round has a bias of its own: few are left in late rounds."
             }
             Self::Museum => {
-                "Bugs that were found in published training code. None of them stops a run, and the loss looks as ever; the tokens show it at once."
+                "Bugs that were found in published training code. None of them stops a run; the tokens show them."
             }
-        }
-    }
-
-    /// Its question. None if the record cannot answer it.
-    #[must_use]
-    pub fn question(self, bench: &Bench) -> Option<Question> {
-        match self {
-            Self::Broadcast => broadcast::question(bench),
-            Self::Notes => notes::question(bench),
-            Self::Threshold => threshold::question(bench),
-            Self::Inherited => inherited::question(bench),
-            Self::Stopping => stopping::question(bench),
-            Self::Museum => museum::question(bench),
+            Self::Push => {
+                "A weight is not yet a step. The gradient of a token's log-prob towards its own logit is 1 - p, so a token that was nearly certain hardly moves; the clip cuts off ratios that have gone far enough, and how losses are added up decides what a long rollout counts."
+            }
         }
     }
 }

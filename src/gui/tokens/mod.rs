@@ -18,6 +18,7 @@ mod value;
 
 pub use document::{Document, row_of};
 pub use layout::Layout;
+pub use legend::legend;
 pub use panel::TokensPanel;
 pub use strip::Strip;
 pub use value::{Granularity, Value, token_limit};

@@ -15,10 +15,12 @@ const MARGIN: f32 = 110.0;
 /// Most lines that are drawn.
 const LINES: usize = 120;
 
-/// Tokens of one document, coloured by weight.
+/// Tokens of one document, coloured by a number.
 pub struct Strip<'a> {
     /// The tokens.
     pub document: &'a Document,
+    /// The number.
+    pub value: Value,
     /// The end of the scale.
     pub limit: f32,
     /// Signs as patterns alone.
@@ -35,12 +37,12 @@ impl Strip<'_> {
         let layout = Layout::new(self.document, room, |letter| {
             ui.fonts_mut(|fonts| fonts.glyph_width(&font, letter))
         });
-        let values = shown_values(self.document, Value::Weight, Granularity::Token);
+        let values = shown_values(self.document, self.value, Granularity::Token);
         let painting = Painting {
             document: self.document,
             layout: &layout,
             values: &values,
-            value: Value::Weight,
+            value: self.value,
             limit: self.limit,
             colours,
             patterns: self.patterns,
