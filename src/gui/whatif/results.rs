@@ -144,7 +144,7 @@ impl Shown {
             ui.strong(format!("{title}: weights of rollout {}", self.id.member));
             let strip = Strip {
                 document,
-                value: crate::gui::Value::Weight,
+                value: Value::Weight,
                 limit: *limit,
                 patterns: world.patterns,
                 written_only: true,
