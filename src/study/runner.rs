@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use super::error::StudyError;
-use crate::record::{RecordError, RunFolder, RunStatus, Summary, write_atomic};
+use crate::record::{RunFolder, RunStatus, Summary, write_atomic};
 
 /// What is to be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +120,22 @@ fn summary(folder: &Path) -> Result<Option<Summary>, StudyError> {
 fn run(program: &Path, base: &Path, job: &Job, out: &Path) -> Result<(), StudyError> {
     let folder = out.join("runs").join(job.name());
     let mut command = Command::new(program);
+    let log = out.join("logs").join(format!("{}.log", job.name()));
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .map_err(StudyError::io("open", &log))?;
+    // A study that was killed may have left a process at work: its run is waited for, not repeated. The
+    // process holds this lock through its output, from before it has a run folder until it ends.
+    if file.try_lock().is_err() {
+        tracing::info!(
+            "{} is still at work for an earlier study: it is waited for",
+            job.name()
+        );
+        file.lock().map_err(StudyError::io("lock", &log))?;
+    }
     if folder.join("events.jsonl").exists() {
-        wait_for_orphan(&folder)?;
         if summary(&folder)?.is_some_and(|summary| summary.status == RunStatus::Finished) {
             tracing::info!("{} is finished", job.name());
             return Ok(());
@@ -141,12 +154,6 @@ fn run(program: &Path, base: &Path, job: &Job, out: &Path) -> Result<(), StudyEr
             command.arg("--set").arg(setting);
         }
     }
-    let log = out.join("logs").join(format!("{}.log", job.name()));
-    let file = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&log)
-        .map_err(StudyError::io("open", &log))?;
     let again = file.try_clone().map_err(StudyError::io("open", &log))?;
     let status = command
         .env("OMP_NUM_THREADS", "1")
@@ -165,15 +172,4 @@ fn run(program: &Path, base: &Path, job: &Job, out: &Path) -> Result<(), StudyEr
         job.name(),
         log.display()
     )]))
-}
-
-/// A study that was killed may have left a process at work: its run is waited for, not repeated.
-fn wait_for_orphan(folder: &Path) -> Result<(), StudyError> {
-    loop {
-        match RunFolder::open(folder) {
-            Err(RecordError::Locked { .. }) => std::thread::sleep(Duration::from_millis(500)),
-            Err(error) => return Err(error.into()),
-            Ok(_) => return Ok(()),
-        }
-    }
 }
